@@ -1,0 +1,108 @@
+package kvcache
+
+import "fmt"
+
+// DType is the type of one stored K or V element.
+type DType uint8
+
+// The element types that a cache can hold.
+const (
+	F16 DType = iota + 1
+	F32
+)
+
+// Size is the element's size in bytes.
+func (d DType) Size() int {
+	if d == F32 {
+		return 4
+	}
+	return 2
+}
+
+func (d DType) String() string {
+	switch d {
+	case F16:
+		return "f16"
+	case F32:
+		return "f32"
+	}
+	return fmt.Sprintf("dtype(%d)", uint8(d))
+}
+
+// ParseDType reads the name that a flag or a file gives.
+func ParseDType(s string) (DType, error) {
+	switch s {
+	case "f16":
+		return F16, nil
+	case "f32":
+		return F32, nil
+	}
+	return 0, fmt.Errorf("kv dtype %q: want f16 or f32", s)
+}
+
+// LayerGroup is a set of layers that share one pool and one block table,
+// because they keep the same tokens.
+type LayerGroup struct {
+	// Window is how many tokens a token sees, itself included; 0 is all of them.
+	Window int
+	// Layers are the model's layer indices, ascending.
+	Layers []int
+}
+
+// Layout fixes where each element of a block lies:
+// [block][layer][K,V][head][token][dim], all layers of one group.
+type Layout struct {
+	// BlockTokens is how many tokens a block holds (tpb).
+	BlockTokens int
+	// KVHeads is the number of KV heads that one block holds.
+	KVHeads int
+	// HeadDim is the number of elements of one head's K (or V) of one token.
+	HeadDim int
+	DType   DType
+	Groups  []LayerGroup
+}
+
+// HeadBytes is the size of one head's K (or V) of one layer in one block; it is contiguous.
+func (l Layout) HeadBytes() int { return l.BlockTokens * l.HeadDim * l.DType.Size() }
+
+// LayerBytes is the size of one layer (K and V) in one block.
+func (l Layout) LayerBytes() int { return 2 * l.KVHeads * l.HeadBytes() }
+
+// BlockBytes is the size of one block of layer group g.
+func (l Layout) BlockBytes(g int) int { return len(l.Groups[g].Layers) * l.LayerBytes() }
+
+// HeadOffset is where in a block head's K (kv 0) or V (kv 1) of the group's
+// layer number layer (its position in Layers) begins, in bytes.
+func (l Layout) HeadOffset(layer, kv, head int) int {
+	return layer*l.LayerBytes() + (kv*l.KVHeads+head)*l.HeadBytes()
+}
+
+// TotalBlocks is how many blocks n tokens take.
+func (l Layout) TotalBlocks(n int) int { return ceilDiv(n, l.BlockTokens) }
+
+// Validate reports the first field that no cache can have.
+func (l Layout) Validate() error {
+	switch {
+	case l.BlockTokens < 1:
+		return fmt.Errorf("block tokens %d: want at least 1", l.BlockTokens)
+	case l.KVHeads < 1:
+		return fmt.Errorf("kv heads %d: want at least 1", l.KVHeads)
+	case l.HeadDim < 1:
+		return fmt.Errorf("head dim %d: want at least 1", l.HeadDim)
+	case l.DType != F16 && l.DType != F32:
+		return fmt.Errorf("kv dtype %s: want f16 or f32", l.DType)
+	case len(l.Groups) == 0:
+		return fmt.Errorf("no layer group")
+	}
+	for i, g := range l.Groups {
+		if len(g.Layers) == 0 {
+			return fmt.Errorf("layer group %d has no layer", i)
+		}
+		if g.Window < 0 {
+			return fmt.Errorf("layer group %d: window %d is negative", i, g.Window)
+		}
+	}
+	return nil
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
