@@ -1,0 +1,102 @@
+package transfer
+
+import (
+	"kvferry/kvcache"
+	"kvferry/wire"
+)
+
+// Output is something that the shell must do. It is one of the types below.
+type Output interface{ output() }
+
+// Copy writes blocks into the receiver's memory and delivers Notice after the last byte;
+// Copied{Slice} must come back. A copy may have no blocks: then only the notice goes.
+type Copy struct {
+	Slice  int
+	Peer   wire.Life
+	Epoch  uint64
+	Groups []GroupCopy
+	Notice wire.Message
+}
+
+// Notify sends a message alone.
+type Notify struct {
+	Peer wire.Life
+	Msg  wire.Message
+}
+
+// Commit says that every block of the prompt is computed: they may enter the prefix index. It
+// comes before the last slice's Copy (PIPE-15).
+type Commit struct{}
+
+// Release gives the request's blocks back to their pool. It comes exactly once.
+type Release struct{}
+
+// Drop closes the connection with a peer, because a write to it is stuck.
+type Drop struct {
+	Peer wire.Life
+	Err  error
+}
+
+// Grant opens a receive epoch for a peer: it may write into these blocks, Blocks[g] of layer
+// group g.
+type Grant struct {
+	Epoch  uint64
+	Peer   wire.Life
+	Blocks [][]kvcache.BlockID
+}
+
+// Revoke closes a receive epoch; Revoked must come back when no further byte can land.
+type Revoke struct{ Epoch uint64 }
+
+// Sent says that all slices and the aux landed: the transfer succeeded.
+type Sent struct{ Stats Stats }
+
+// Received says that the prompt's KV is whole and the epoch closed: decode may begin.
+type Received struct {
+	Aux   wire.Aux
+	Stats Stats
+}
+
+// Failed says that the transfer ended without success. It comes at most once, and neither
+// Sent nor Received comes with it.
+type Failed struct{ Err error }
+
+// Record is an event worth remembering, for traces and metrics.
+type Record struct {
+	What  What
+	Slice int
+	Bytes uint64
+}
+
+// What a Record tells of.
+type What uint8
+
+// The records.
+const (
+	SliceDue What = iota + 1 // a slice's blocks are computed
+	SlicePosted
+	SliceLanded // on the sender: acknowledged; on the receiver: its result came
+)
+
+func (Copy) output()     {}
+func (Notify) output()   {}
+func (Commit) output()   {}
+func (Release) output()  {}
+func (Drop) output()     {}
+func (Grant) output()    {}
+func (Revoke) output()   {}
+func (Sent) output()     {}
+func (Received) output() {}
+func (Failed) output()   {}
+func (Record) output()   {}
+
+// Stats is what a finished transfer took. Times are nanoseconds of the owner's clock.
+type Stats struct {
+	Slices int
+	Bytes  uint64
+	// Busy is how long at least one slice was in flight.
+	Busy int64
+	// Hidden is the part of Busy that passed while the prompt was still being computed;
+	// Exposed is the rest, which the first token had to wait for (PIPE-27).
+	Hidden, Exposed int64
+}

@@ -1,0 +1,473 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+
+	"kvferry/kvcache"
+	"kvferry/wire"
+)
+
+// SendConfig fixes one request's send session.
+type SendConfig struct {
+	Request   string
+	Layout    kvcache.Layout
+	PromptLen int
+	TokenHash [32]byte
+	// Pipelined: each chunk's blocks leave when it is computed. Otherwise the whole prompt
+	// leaves as one slice when prefill ends (PIPE-26).
+	Pipelined bool
+	// Timeout is kv_transfer_timeout in nanoseconds: how long nothing may move (PIPE-19).
+	Timeout int64
+}
+
+// SendStatus is the state of a session, drawn from its slices (PIPE-14).
+type SendStatus uint8
+
+// The states of a send session.
+const (
+	SendInit         SendStatus = iota // no slice, and no receiver yet
+	SendReady                          // the receiver has registered
+	SendTransferring                   // a slice is in flight
+	SendTransferred                    // every slice so far has landed
+	SendFullyTransferred
+	SendError
+)
+
+// Send is the prefill side of one request: it holds the request's blocks by its Ownership,
+// turns computed chunks into slices, and copies them to the receiver that registered, whether
+// that was before, during or after the computing.
+type Send struct {
+	cfg    SendConfig
+	own    Ownership
+	peer   wire.Life
+	reg    *wire.Register
+	dst    Destination
+	slices []slice
+	sent   int // blocks [0,sent) have been given to slices
+	// computed is set with the last chunk; chunks are no longer counted after.
+	computed   bool
+	computeEnd int64
+	err        error // why the session ended without success
+	status     wire.Status
+	finished   bool // Sent or Failed was given
+	drained    bool // the receiver knows that nothing is in flight any more
+	active     int64
+	progress   int64
+	spans      busy
+	out        []Output
+}
+
+type slice struct {
+	span   kvcache.Span
+	tables []kvcache.BlockTable
+	last   bool
+	aux    *wire.Aux
+	state  sliceState
+	bytes  uint64
+}
+
+type sliceState uint8
+
+const (
+	sliceDue sliceState = iota
+	sliceInFlight
+	sliceLanded
+	sliceFailed
+)
+
+// SendEvent is what can happen to a Send. It is one of the types below.
+type SendEvent interface{ sendEvent() }
+
+// ChunkStarted: a forward pass will now write the request's blocks.
+type ChunkStarted struct{}
+
+// ChunkComputed ends what ChunkStarted began. Tables are the request's block tables, which
+// stay as they are until Release. Aux comes with the last chunk. Err says that the pass failed.
+type ChunkComputed struct {
+	Chunk  kvcache.Chunk
+	Tables []kvcache.BlockTable
+	Aux    *wire.Aux
+	Err    error
+}
+
+// Registered: a receiver posted its receive. PoolBlocks[g] is the size of its pool.
+type Registered struct {
+	Peer       wire.Life
+	Msg        *wire.Register
+	PoolBlocks []int
+}
+
+// Copied ends a Copy. Err nil means that it landed.
+type Copied struct {
+	Slice int
+	Err   error
+}
+
+// Withdrawn: the receiver took its registration back.
+type Withdrawn struct {
+	Peer wire.Life
+	Msg  *wire.Withdraw
+}
+
+// PeerGone: the connection with a peer is lost; the copies in flight with it have ended.
+type PeerGone struct {
+	Peer wire.Life
+	Err  error
+}
+
+// Cancel: the request is cancelled on this side, or has failed there for the cause given.
+type Cancel struct{ Cause error }
+
+func (ChunkStarted) sendEvent()  {}
+func (ChunkComputed) sendEvent() {}
+func (Registered) sendEvent()    {}
+func (Copied) sendEvent()        {}
+func (Withdrawn) sendEvent()     {}
+func (PeerGone) sendEvent()      {}
+func (Cancel) sendEvent()        {}
+
+// NewSend makes a session that has no receiver yet.
+func NewSend(cfg SendConfig, now int64) *Send {
+	return &Send{cfg: cfg, active: now, progress: now}
+}
+
+// Step takes an event. An event that no longer matters changes nothing.
+func (s *Send) Step(now int64, ev SendEvent) {
+	switch ev := ev.(type) {
+	case ChunkStarted:
+		s.own.Use()
+	case ChunkComputed:
+		s.chunkComputed(now, ev)
+	case Registered:
+		s.registered(now, ev)
+	case Copied:
+		s.copied(now, ev)
+	case Withdrawn:
+		if s.isReceiver(ev.Peer, ev.Msg.Epoch) {
+			s.fail(wire.StatusCancelled, fmt.Errorf("%w: %s", ErrWithdrawn, ev.Msg.Reason))
+		}
+	case PeerGone:
+		if s.reg != nil && ev.Peer == s.peer {
+			s.drained = true // nobody is left to tell
+			s.fail(wire.StatusFailed, fmt.Errorf("%w: %w", ErrPeerLost, ev.Err))
+		}
+	case Cancel:
+		status := wire.StatusFailed
+		if errors.Is(ev.Cause, ErrCancelled) {
+			status = wire.StatusCancelled
+		}
+		s.fail(status, ev.Cause)
+	}
+	s.settle()
+}
+
+// chunkComputed turns a chunk into a slice. A session that ended sends nothing more; if it
+// was cancelled while its last chunk was computing, the record still completes (PIPE-16).
+func (s *Send) chunkComputed(now int64, ev ChunkComputed) {
+	s.own.Done()
+	s.active = now
+	if ev.Err != nil {
+		s.fail(wire.StatusFailed, ev.Err)
+		return
+	}
+	if ev.Chunk.Last {
+		s.computed, s.computeEnd = true, now
+	}
+	if s.err != nil {
+		if ev.Chunk.Last && s.status == wire.StatusCancelled && s.own.Complete() {
+			s.emit(Commit{})
+		}
+		return
+	}
+	chunk := ev.Chunk
+	if !s.cfg.Pipelined {
+		if !chunk.Last {
+			return
+		}
+		chunk.Start, chunk.First = 0, true
+	}
+	span, due := kvcache.ChunkSpan(chunk, s.cfg.PromptLen, s.cfg.Layout.BlockTokens, s.sent)
+	if !due {
+		return
+	}
+	s.own.Acquire()
+	if chunk.Last && s.own.Complete() {
+		s.emit(Commit{})
+	}
+	s.sent = max(s.sent, span.End)
+	s.emit(Record{What: SliceDue, Slice: len(s.slices)})
+	s.slices = append(s.slices, slice{span: span, tables: ev.Tables, last: chunk.Last, aux: ev.Aux})
+	s.dispatch(now)
+}
+
+// registered takes the first registration that fits. What was computed before it leaves now,
+// in order, the aux too (PIPE-13).
+func (s *Send) registered(now int64, ev Registered) {
+	if s.reg != nil && s.isReceiver(ev.Peer, ev.Msg.Epoch) {
+		return // a duplicate
+	}
+	if s.reg != nil || s.err != nil {
+		s.refuse(ev, wire.StatusGone, s.gone())
+		return
+	}
+	if err := s.fits(ev); err != nil {
+		s.refuse(ev, wire.StatusRefused, err)
+		s.fail(wire.StatusRefused, fmt.Errorf("%w: %w", ErrRefused, err))
+		return
+	}
+	s.peer, s.reg = ev.Peer, ev.Msg
+	s.dst = Destination{Start: int(ev.Msg.DstStart)}
+	for _, list := range ev.Msg.Blocks {
+		blocks := make([]kvcache.BlockID, len(list))
+		for i, id := range list {
+			blocks[i] = kvcache.BlockID(id)
+		}
+		s.dst.Blocks = append(s.dst.Blocks, blocks)
+	}
+	s.active, s.progress = now, now
+	s.dispatch(now)
+}
+
+func (s *Send) gone() error {
+	if s.err != nil {
+		return s.err
+	}
+	return errors.New("another receive is registered for this request")
+}
+
+// fits compares a registration with the request before anything is written (PIPE-34).
+func (s *Send) fits(ev Registered) error {
+	m := ev.Msg
+	total := s.cfg.Layout.TotalBlocks(s.cfg.PromptLen)
+	switch {
+	case int(m.PromptLen) != s.cfg.PromptLen:
+		return fmt.Errorf("prompt_len is %d here and %d there", s.cfg.PromptLen, m.PromptLen)
+	case m.TokenHash != s.cfg.TokenHash:
+		return errors.New("the prompt's tokens differ")
+	case int(m.DstStart) > s.cfg.PromptLen:
+		return fmt.Errorf("dst_start_token %d is past the prompt's %d tokens", m.DstStart, s.cfg.PromptLen)
+	case len(m.Blocks) != len(s.cfg.Layout.Groups):
+		return fmt.Errorf("%d block lists for %d layer groups", len(m.Blocks), len(s.cfg.Layout.Groups))
+	}
+	for g, list := range m.Blocks {
+		if len(list) > total {
+			return fmt.Errorf("layer group %d: %d blocks for a prompt of %d", g, len(list), total)
+		}
+		for _, id := range list {
+			if id < 0 || int(id) >= ev.PoolBlocks[g] {
+				return fmt.Errorf("layer group %d: block %d is not in a pool of %d", g, id, ev.PoolBlocks[g])
+			}
+		}
+	}
+	return nil
+}
+
+// refuse answers a registration that this session will not serve.
+func (s *Send) refuse(ev Registered, status wire.Status, err error) {
+	s.emit(Notify{Peer: ev.Peer, Msg: Refusal(ev.Msg, status, err)})
+}
+
+// Refusal is the terminal answer to a registration that nothing will be written for.
+func Refusal(m *wire.Register, status wire.Status, err error) *wire.Result {
+	return &wire.Result{
+		Request: m.Request, Task: m.Task, Epoch: m.Epoch,
+		Last: true, Status: status, Reason: reason(err),
+	}
+}
+
+// dispatch posts every slice that is due, oldest first. A slice is in flight from here on,
+// before any wait that its copy does (PIPE-17).
+func (s *Send) dispatch(now int64) {
+	if s.reg == nil || s.err != nil {
+		return
+	}
+	for i := range s.slices {
+		sl := &s.slices[i]
+		if sl.state != sliceDue {
+			continue
+		}
+		plan, err := Plan(s.cfg.Layout, s.cfg.PromptLen, sl.span, sl.tables, s.dst)
+		if err != nil {
+			s.fail(wire.StatusFailed, err)
+			return
+		}
+		sl.state, sl.bytes = sliceInFlight, PlanBytes(s.cfg.Layout, plan)
+		s.own.Use()
+		s.spans.begin(now)
+		s.active = now
+		s.emit(Record{What: SlicePosted, Slice: i, Bytes: sl.bytes})
+		s.emit(Copy{Slice: i, Peer: s.peer, Epoch: s.reg.Epoch, Groups: plan, Notice: s.result(i)})
+	}
+}
+
+// result is slice i's notice. Last carries the count, so the receiver needs no order
+// (PIPE-13), and the aux (PIPE-20).
+func (s *Send) result(i int) *wire.Result {
+	sl := &s.slices[i]
+	r := &wire.Result{
+		Request: s.cfg.Request, Task: s.reg.Task, Epoch: s.reg.Epoch,
+		Slice: uint32(i), Last: sl.last, Status: wire.StatusOK, Bytes: sl.bytes, Aux: sl.aux,
+	}
+	if sl.last {
+		r.Count = uint32(len(s.slices))
+	}
+	return r
+}
+
+func (s *Send) copied(now int64, ev Copied) {
+	sl := &s.slices[ev.Slice]
+	if sl.state != sliceInFlight {
+		panic("transfer: a copy ended twice")
+	}
+	s.own.Done()
+	s.spans.end(now)
+	s.active = now
+	if ev.Err != nil {
+		sl.state = sliceFailed
+		s.fail(wire.StatusFailed, ev.Err)
+		return
+	}
+	sl.state = sliceLanded
+	s.emit(Record{What: SliceLanded, Slice: ev.Slice, Bytes: sl.bytes})
+	if s.Status() == SendFullyTransferred && !s.finished {
+		s.finished = true
+		s.emit(Sent{Stats: s.stats()})
+	}
+}
+
+// fail ends the session, tells the receiver at once, and the owner. The first cause stands.
+func (s *Send) fail(status wire.Status, cause error) {
+	if s.err != nil || s.finished {
+		return
+	}
+	s.err, s.status, s.finished = cause, status, true
+	if s.reg != nil && !s.drained {
+		s.emit(Notify{Peer: s.peer, Msg: s.ending(false)})
+	}
+	s.emit(Failed{Err: &Error{Request: s.cfg.Request, Peer: s.peer, Cause: cause}})
+}
+
+// ending is the terminal result; last says that nothing is in flight any more.
+func (s *Send) ending(last bool) *wire.Result {
+	return &wire.Result{
+		Request: s.cfg.Request, Task: s.reg.Task, Epoch: s.reg.Epoch,
+		Last: last, Status: s.status, Reason: reason(s.err),
+	}
+}
+
+// settle releases the blocks of a finished session once nothing is in flight, and tells a
+// receiver whose transfer failed that no late write can come.
+func (s *Send) settle() {
+	if !s.finished || s.own.InFlight() {
+		return
+	}
+	if s.err != nil && s.reg != nil && !s.drained {
+		s.drained = true
+		s.emit(Notify{Peer: s.peer, Msg: s.ending(true)})
+	}
+	if s.own.Release() {
+		s.emit(Release{})
+	}
+}
+
+// Deadline is when the session wants to Tick.
+func (s *Send) Deadline() int64 {
+	switch {
+	case s.finished:
+		return Never
+	case s.waits():
+		return s.active + s.cfg.Timeout
+	case s.reg != nil:
+		return s.progress + s.cfg.Timeout/3
+	}
+	return Never
+}
+
+// waits reports whether the session waits for the other side: for a copy in flight, in the
+// prefill phase too, or after the last chunk for a receiver. While it only computes, the
+// other side waits for it.
+func (s *Send) waits() bool { return s.computed || s.spans.open > 0 }
+
+// Tick ends a session in which nothing moved for the time-out, and otherwise tells the
+// receiver that its request is still in the queue or computing.
+func (s *Send) Tick(now int64) {
+	if now < s.Deadline() {
+		return
+	}
+	if !s.waits() {
+		s.progress = now
+		s.emit(Notify{Peer: s.peer, Msg: &wire.Progress{
+			Request: s.cfg.Request, Task: s.reg.Task, Epoch: s.reg.Epoch,
+		}})
+		return
+	}
+	cause := fmt.Errorf("%w: the receiver did not register", ErrTimeout)
+	if s.spans.open > 0 {
+		cause = fmt.Errorf("%w: a write did not land", ErrTimeout)
+	}
+	s.fail(wire.StatusFailed, cause)
+	if s.spans.open > 0 {
+		s.emit(Drop{Peer: s.peer, Err: cause})
+	}
+	s.settle()
+}
+
+// Status draws the session's state from its slices (PIPE-14). The aux travels in the last
+// slice, so the session is fully transferred when that one has landed too.
+func (s *Send) Status() SendStatus {
+	if s.err != nil {
+		return SendError
+	}
+	landed, last := 0, false
+	for i := range s.slices {
+		switch s.slices[i].state {
+		case sliceFailed:
+			return SendError
+		case sliceInFlight:
+			return SendTransferring
+		case sliceLanded:
+			landed++
+			last = last || s.slices[i].last
+		}
+	}
+	switch {
+	case landed == 0 || landed < len(s.slices):
+		if s.reg != nil {
+			return SendReady
+		}
+		return SendInit
+	case last:
+		return SendFullyTransferred
+	}
+	return SendTransferred
+}
+
+// Ended reports that the session is over and holds no block any more.
+func (s *Send) Ended() bool { return s.own.phase == phaseReleased }
+
+// Err is why the session ended without success, or nil.
+func (s *Send) Err() error { return s.err }
+
+// Outputs gives what is to be done since the last call, in order.
+func (s *Send) Outputs() []Output {
+	out := s.out
+	s.out = nil
+	return out
+}
+
+func (s *Send) emit(o Output) { s.out = append(s.out, o) }
+
+func (s *Send) isReceiver(peer wire.Life, epoch uint64) bool {
+	return s.reg != nil && peer == s.peer && epoch == s.reg.Epoch
+}
+
+func (s *Send) stats() Stats {
+	st := Stats{Slices: len(s.slices)}
+	for i := range s.slices {
+		st.Bytes += s.slices[i].bytes
+	}
+	st.Busy, st.Exposed = s.spans.split(s.computeEnd)
+	st.Hidden = st.Busy - st.Exposed
+	return st
+}
