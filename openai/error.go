@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -130,39 +131,26 @@ const maxName = 96
 
 // clip shortens a name that a client chose, so that an error is never as long as the body
 // that it complains of.
-func clip(s string) string {
-	if len(s) <= maxName {
+func clip(s string) string { return shorten(s, maxName) }
+
+// shorten cuts a text to about limit bytes.
+func shorten(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	return Text([]byte(s[:maxName])) + "..."
+	return Text([]byte(s[:limit])) + "..."
 }
 
 // marshal encodes one of this package's own types without escaping <, > and &, which are
 // common in text and need no escape outside HTML.
 func marshal(v any) []byte {
-	b, err := encode(v)
-	if err != nil {
-		// The types hold strings, integers and finite floats only.
-		panic("openai: own type does not encode: " + err.Error())
-	}
-	return b
-}
-
-func encode(v any) ([]byte, error) {
-	var buf appender
+	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return nil, err
+		// The types hold strings, integers and finite floats only.
+		panic("openai: own type does not encode: " + err.Error())
 	}
 	// Encode ends with a newline.
-	return buf[:len(buf)-1], nil
-}
-
-// appender is the least that a json.Encoder writes to.
-type appender []byte
-
-func (a *appender) Write(p []byte) (int, error) {
-	*a = append(*a, p...)
-	return len(p), nil
+	return buf.Bytes()[:buf.Len()-1]
 }

@@ -64,7 +64,7 @@ var chatParams = map[string]param{
 	"audio":              onlyEmpty,
 	"prediction":         onlyEmpty,
 	"moderation":         onlyEmpty,
-	"web_search_options": onlyNull,
+	"web_search_options": unsupported,
 
 	"metadata":               ignoredObject,
 	"parallel_tool_calls":    boolean(func(*Request, bool) {}),
@@ -292,7 +292,7 @@ func onlyEmpty(_ *Request, v value) *Error {
 	return nil
 }
 
-func onlyNull(_ *Request, v value) *Error { return v.bad("is not supported") }
+func unsupported(_ *Request, v value) *Error { return v.bad("is not supported") }
 
 func ignoredString(_ *Request, v value) *Error {
 	_, err := v.string()
