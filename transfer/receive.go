@@ -39,7 +39,6 @@ type Receive struct {
 	writers   []writer
 	aux       *wire.Aux
 	bytes     uint64
-	err       error
 	confirmed bool // the writer has nothing in flight any more
 	revoked   bool
 	active    int64
@@ -174,7 +173,11 @@ func (r *Receive) result(now int64, m *wire.Result) {
 		r.fail(fmt.Errorf("%w: %w", ErrProtocol, err))
 		return
 	}
-	if r.whole() {
+	switch {
+	case !r.whole():
+	case r.aux == nil:
+		r.fail(fmt.Errorf("%w: every slice is here and the aux is not", ErrProtocol))
+	default:
 		r.phase = receiveClosing
 		r.emit(Revoke{Epoch: r.cfg.Epoch})
 	}
@@ -215,14 +218,14 @@ func (r *Receive) count(m *wire.Result) error {
 	return nil
 }
 
-// whole reports whether every slice of every writer, and the aux, is here.
+// whole reports whether every slice of every writer is here.
 func (r *Receive) whole() bool {
 	for _, w := range r.writers {
 		if w.count < 0 || w.n < w.count {
 			return false
 		}
 	}
-	return r.aux != nil
+	return true
 }
 
 func (r *Receive) peerGone(ev PeerGone) {
@@ -238,14 +241,18 @@ func (r *Receive) peerGone(ev PeerGone) {
 // fail ends the session: the owner is told at once, the sender too if it may not know, and
 // the epoch is closed before the blocks are released.
 func (r *Receive) fail(cause error) {
-	if r.phase != receiveConnecting && r.phase != receivePosted {
+	was := r.phase
+	if was == receiveFailing || was == receiveEnded {
 		return
 	}
-	posted := r.phase == receivePosted
-	r.phase, r.err = receiveFailing, cause
+	r.phase = receiveFailing
 	r.emit(Failed{Err: &Error{Request: r.cfg.Request, Peer: r.peer, Cause: cause}})
-	if !posted {
-		r.revoked, r.confirmed = true, true
+	switch was {
+	case receiveConnecting:
+		r.revoked, r.confirmed = true, true // nobody knows of the blocks
+		return
+	case receiveClosing:
+		r.confirmed = true // everything has landed, and the epoch is being closed already
 		return
 	}
 	if !r.confirmed {

@@ -1,0 +1,321 @@
+package engine
+
+import (
+	"fmt"
+
+	"kvferry/kvcache"
+	"kvferry/transfer"
+	"kvferry/wire"
+)
+
+// Config fixes an engine. All of it is decided before the engine is made.
+type Config struct {
+	Role   Role
+	Layout kvcache.Layout
+	// Blocks[g] is the size of the pool of layer group g.
+	Blocks []int
+	// MaxSeqs is the number of compute slots, MaxWaiting the length of the queue for them.
+	MaxSeqs, MaxWaiting int
+	// Chunked: prompts are cut so that a pass computes at most ChunkTokens prompt tokens.
+	// Otherwise each prompt is computed in one piece.
+	Chunked     bool
+	ChunkTokens int
+	// Pipelined: a prefill engine's chunks leave as they are computed. It needs Chunked
+	// (PIPE-22).
+	Pipelined bool
+	// Timeout is kv_transfer_timeout in nanoseconds.
+	Timeout int64
+	// Context is the model's longest sequence, Ends the tokens that end an answer.
+	Context int
+	Ends    []int32
+	// Text is a token's text, which may be part of a character.
+	Text func(token int32) []byte
+	// Fencing says whether the agent can refuse late writes.
+	Fencing bool
+}
+
+// Validate reports the first setting that no engine can have.
+func (c Config) Validate() error {
+	switch {
+	case c.MaxSeqs < 1:
+		return fmt.Errorf("max_num_seqs %d: want at least 1", c.MaxSeqs)
+	case c.Chunked && c.ChunkTokens < 1:
+		return fmt.Errorf("chunk-tokens %d: want at least 1", c.ChunkTokens)
+	case c.Pipelined && !c.Chunked:
+		return fmt.Errorf("pipelined transfer needs enable_chunked_prefill: there is no other place where chunks are cut")
+	case c.Timeout <= 0:
+		return fmt.Errorf("kv_transfer_timeout %d ns: want more than 0", c.Timeout)
+	case c.Context < 2:
+		return fmt.Errorf("context %d: want at least 2", c.Context)
+	}
+	return nil
+}
+
+// Engine is one engine's machine.
+type Engine struct {
+	cfg     Config
+	pools   *kvcache.Reserve
+	byID    map[string]*seq
+	arrived uint64
+	queue   []*seq // waiting, in order of arrival
+	running []*seq // with a compute slot, in order of admission
+	pass    []part // the forward pass that is out
+	timers  timers
+	peers   peers
+	send    sendSide
+	recv    receiveSide
+	copies  map[uint64]copyRef
+	copyID  uint64
+	out     []Output
+}
+
+// part is one request's share of the pass that is out.
+type part struct {
+	seq    *seq
+	chunk  kvcache.Chunk // of a prompt; unused in a decode step
+	decode bool
+	sample bool
+}
+
+type copyRef struct {
+	seq   *seq
+	slice int
+}
+
+// New makes an engine with every block free.
+func New(cfg Config) (*Engine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	pools, err := kvcache.NewReserve(cfg.Layout, cfg.Blocks)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{
+		cfg: cfg, pools: pools,
+		byID:   map[string]*seq{},
+		copies: map[uint64]copyRef{},
+		peers:  newPeers(),
+		send:   newSendSide(),
+		recv:   receiveSide{},
+	}, nil
+}
+
+// Step takes an event.
+func (e *Engine) Step(now int64, ev Event) {
+	switch ev := ev.(type) {
+	case Submit:
+		e.submit(now, ev.Request)
+	case Abort:
+		e.abort(now, ev)
+	case Computed:
+		e.computed(now, ev)
+	case PeerUp:
+		e.peerUp(now, ev)
+	case ConnectFailed:
+		e.connectFailed(now, ev)
+	case PeerLost:
+		e.peerLost(now, ev)
+	case Message:
+		e.message(now, ev)
+	case CopyDone:
+		ref := e.copies[ev.ID]
+		delete(e.copies, ev.ID)
+		e.stepSend(now, ref.seq, transfer.Copied{Slice: ref.slice, Err: ev.Err})
+	case EpochRevoked:
+		if s := e.recv.byEpoch(ev.Epoch); s != nil {
+			e.stepReceive(now, s, transfer.Revoked{})
+		}
+	}
+	e.schedule(now)
+}
+
+// Tick runs what is due.
+func (e *Engine) Tick(now int64) {
+	for {
+		s, ok := e.timers.due(now)
+		if !ok {
+			break
+		}
+		switch {
+		case s.send != nil:
+			s.send.Tick(now)
+			e.sendOutputs(now, s)
+		case s.recv != nil:
+			s.recv.Tick(now)
+			e.receiveOutputs(now, s)
+		}
+		e.timers.set(s)
+	}
+	e.expireParked(now)
+	e.schedule(now)
+}
+
+// Deadline is when the engine wants to Tick.
+func (e *Engine) Deadline() int64 {
+	return min(e.timers.next(), e.send.parkedDeadline())
+}
+
+// Outputs gives what is to be done since the last call, in order.
+func (e *Engine) Outputs() []Output {
+	out := e.out
+	e.out = nil
+	return out
+}
+
+func (e *Engine) emit(o Output) { e.out = append(e.out, o) }
+
+// submit takes a request in, or refuses it at once.
+func (e *Engine) submit(now int64, r Request) {
+	r.MaxTokens = max(1, min(r.MaxTokens, e.cfg.Context-len(r.Tokens)))
+	s := &seq{req: r, number: e.arrived, stop: newStopper(r.Stop), wake: transfer.Never}
+	if err := e.refuses(s); err != nil {
+		e.finish(s, "", err)
+		if r.Leg == PrefillLeg && err != ErrDuplicate {
+			e.bury(r.ID, err)
+		}
+		return
+	}
+	e.arrived++
+	e.byID[r.ID] = s
+	e.queue = append(e.queue, s)
+	switch r.Leg {
+	case PrefillLeg:
+		e.openSend(now, s)
+	case DecodeLeg:
+		// The handshake runs while the request is in the queue.
+		e.connect(r.Peer)
+	}
+}
+
+func (e *Engine) refuses(s *seq) error {
+	r := s.req
+	switch {
+	case r.Leg == PrefillLeg && e.cfg.Role != Prefill, r.Leg == DecodeLeg && e.cfg.Role != Decode:
+		return ErrRole
+	case len(r.Tokens) == 0:
+		return ErrEmpty
+	case len(r.Tokens) >= e.cfg.Context:
+		return &TooLongError{Tokens: len(r.Tokens), Limit: e.cfg.Context - 1, Why: "the model's context"}
+	case e.byID[r.ID] != nil:
+		return ErrDuplicate
+	case e.send.ended[r.ID] != nil:
+		return e.send.ended[r.ID] // its receiver came, and left, before it
+	case len(e.queue) >= e.cfg.MaxWaiting:
+		return ErrOverloaded
+	}
+	if err := e.pools.Fits(s.demand()); err != nil {
+		return &TooLongError{Tokens: len(r.Tokens), Limit: e.cfg.Context - 1, Why: err.Error()}
+	}
+	return nil
+}
+
+// abort ends a request wherever it is. Blocks that are still written or read stay until that
+// has ended.
+func (e *Engine) abort(now int64, ev Abort) {
+	s := e.byID[ev.ID]
+	switch {
+	case s == nil:
+	case s.send != nil:
+		e.stepSend(now, s, transfer.Cancel{Cause: ev.Cause})
+	case s.recv != nil && !s.recv.Ended():
+		e.stepReceive(now, s, transfer.Cancel{Cause: ev.Cause})
+	default:
+		e.end(s, "", ev.Cause)
+	}
+}
+
+// finish gives the request's one terminal answer.
+func (e *Engine) finish(s *seq, reason FinishReason, err error) {
+	if s.finished {
+		return
+	}
+	s.finished = true
+	f := Finish{
+		Request: s.req.ID, Reason: reason, Err: err,
+		Prompt: len(s.req.Tokens), Completion: len(s.output), Transfer: s.stats,
+	}
+	if err == nil {
+		f.Text = s.stop.rest()
+	}
+	e.emit(f)
+}
+
+// end finishes a request whose blocks are the engine's own, and frees them when no pass
+// uses them.
+func (e *Engine) end(s *seq, reason FinishReason, err error) {
+	e.finish(s, reason, err)
+	e.leave(s)
+	if !s.inPass {
+		e.release(s)
+	}
+}
+
+// leave takes a request out of the queue or gives its compute slot back.
+func (e *Engine) leave(s *seq) {
+	if s.state == waiting {
+		e.queue = without(e.queue, s)
+	} else {
+		e.running = without(e.running, s)
+	}
+	s.state = ended
+}
+
+// release frees a request's blocks and forgets it.
+func (e *Engine) release(s *seq) {
+	if s.tables != nil {
+		e.pools.Give(s.tables)
+		s.tables = nil
+	}
+	delete(e.byID, s.req.ID)
+}
+
+func without(list []*seq, s *seq) []*seq {
+	for i, x := range list {
+		if x == s {
+			return append(list[:i], list[i+1:]...)
+		}
+	}
+	return list
+}
+
+// Counts is what an engine holds at an instant. An idle engine has all blocks free and
+// everything else at zero.
+type Counts struct {
+	Blocks, Free     int
+	Running, Waiting int
+	Send, Receive    int
+	Parked           int
+}
+
+// Counts tells what the engine holds. Running counts every request that has left the queue
+// and whose blocks are not released.
+func (e *Engine) Counts() Counts {
+	total, free := e.pools.Count()
+	return Counts{
+		Blocks: total, Free: free,
+		Running: len(e.byID) - len(e.queue), Waiting: len(e.queue),
+		Send: e.send.open, Receive: e.recv.open, Parked: len(e.send.parked),
+	}
+}
+
+// Peers is the number of peers that are up.
+func (e *Engine) Peers() int { return len(e.peers.up) }
+
+// message takes a peer's message to the request that it is about.
+func (e *Engine) message(now int64, ev Message) {
+	switch m := ev.Msg.(type) {
+	case *wire.Register:
+		e.registered(now, ev.Peer, m)
+	case *wire.Withdraw:
+		e.withdrawn(now, ev.Peer, m)
+	case *wire.Result:
+		if s := e.recv.byTask(m.Task); s != nil {
+			e.stepReceive(now, s, transfer.ResultCame{Peer: ev.Peer, Msg: m})
+		}
+	case *wire.Progress:
+		if s := e.recv.byTask(m.Task); s != nil {
+			e.stepReceive(now, s, transfer.ProgressCame{Peer: ev.Peer, Msg: m})
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"kvferry/kvcache"
+	"kvferry/transfer"
+	"kvferry/wire"
+)
+
+// Event is what can happen to an engine. It is one of the types below.
+type Event interface{ event() }
+
+// Submit brings a request. Finish follows exactly once.
+type Submit struct{ Request Request }
+
+// Abort cancels a request, if it is still here: its client left, or its router gave up.
+type Abort struct {
+	ID    string
+	Cause error
+}
+
+// Computed ends a Compute: Results has one entry for each Work that wanted a sample, in
+// order. Err says that the whole pass failed.
+type Computed struct {
+	Results []Sampled
+	Err     error
+}
+
+// PeerUp: a peer's handshake succeeded; Addr is what Connect was given, if it was us who
+// connected. PoolBlocks[g] is the size of its pool of layer group g.
+type PeerUp struct {
+	Addr       string
+	Peer       wire.Life
+	PoolBlocks []int
+}
+
+// ConnectFailed: a peer could not be reached, or refused us.
+type ConnectFailed struct {
+	Addr string
+	Err  error
+}
+
+// PeerLost: the connection with a peer is gone, after every copy in flight with it has ended.
+type PeerLost struct {
+	Peer wire.Life
+	Err  error
+}
+
+// Message came from a peer.
+type Message struct {
+	Peer wire.Life
+	Msg  wire.Message
+}
+
+// CopyDone ends a Copy.
+type CopyDone struct {
+	ID  uint64
+	Err error
+}
+
+// EpochRevoked ends a Revoke.
+type EpochRevoked struct{ Epoch uint64 }
+
+func (Submit) event()        {}
+func (Abort) event()         {}
+func (Computed) event()      {}
+func (PeerUp) event()        {}
+func (ConnectFailed) event() {}
+func (PeerLost) event()      {}
+func (Message) event()       {}
+func (CopyDone) event()      {}
+func (EpochRevoked) event()  {}
+
+// Output is what the shell must do: one of the types below, or transfer.Grant,
+// transfer.Revoke, transfer.Drop or transfer.Notify as they are.
+type Output any
+
+// Compute runs one forward pass; Computed must come back. There is at most one at a time.
+type Compute struct{ Batch []Work }
+
+// Work is one request's share of a pass: Tokens from position Start on. Sample, if not nil,
+// asks for a token after the last of them.
+type Work struct {
+	Request string
+	Tokens  []int32
+	Start   int
+	Tables  []kvcache.BlockTable
+	Sample  *SampleSpec
+}
+
+// SampleSpec is how the token at Position is drawn.
+type SampleSpec struct {
+	Sampling Sampling
+	Position int
+	Logprobs int
+}
+
+// Connect asks for a connection with the engine at Addr.
+type Connect struct{ Addr string }
+
+// Copy is transfer.Copy with the ID that CopyDone must bring back.
+type Copy struct {
+	ID uint64
+	transfer.Copy
+}
+
+// Token is one more token of an answer. Text is what can be shown now: it may lag behind the
+// tokens while it could be the beginning of a stop string, and may split a character.
+type Token struct {
+	Request string
+	Sampled Sampled
+	Text    []byte
+}
+
+// Finish ends a request, exactly once. Err nil is success: Reason is then set for an answer
+// (not for a PrefillLeg), and Text is what was still held back of it.
+type Finish struct {
+	Request    string
+	Reason     FinishReason
+	Err        error
+	Text       []byte
+	Prompt     int // tokens
+	Completion int // tokens
+	// Transfer is what a leg's transfer took.
+	Transfer transfer.Stats
+}
+
+// Record is something worth remembering about a request.
+type Record struct {
+	Request string
+	transfer.Record
+}

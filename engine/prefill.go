@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"kvferry/transfer"
+	"kvferry/wire"
+)
+
+const (
+	// maxParked bounds the registrations that wait for their request, and maxTombstones the
+	// ended requests that are remembered.
+	maxParked     = 4096
+	maxTombstones = 8192
+)
+
+var (
+	errNeverCame = errors.New("no such request came to this engine in time")
+	errFull      = errors.New("too many registrations wait for their requests")
+	errEnded     = errors.New("the request has ended")
+)
+
+// sendSide is what an engine keeps of the transfers that go out.
+type sendSide struct {
+	open int
+	// parked are registrations whose request is not here yet, and order their arrival.
+	parked map[string]parked
+	order  []parked
+	// ended says of a request that is no longer here why; graves is the order of burial.
+	ended  map[string]error
+	graves []string
+}
+
+type parked struct {
+	peer  wire.Life
+	msg   *wire.Register
+	until int64
+}
+
+func newSendSide() sendSide {
+	return sendSide{parked: map[string]parked{}, ended: map[string]error{}}
+}
+
+// openSend makes the session of a request that just came; a registration may be here already.
+func (e *Engine) openSend(now int64, s *seq) {
+	s.send = transfer.NewSend(transfer.SendConfig{
+		Request: s.req.ID, Layout: e.cfg.Layout,
+		PromptLen: len(s.req.Tokens), TokenHash: wire.TokenHash(s.req.Tokens),
+		Pipelined: e.cfg.Pipelined, Timeout: e.cfg.Timeout,
+	}, now)
+	e.send.open++
+	e.timers.set(s)
+	if p, ok := e.send.parked[s.req.ID]; ok {
+		delete(e.send.parked, s.req.ID)
+		e.registered(now, p.peer, p.msg)
+	}
+}
+
+// registered takes a registration to its request. One that comes before its request waits,
+// bounded in number and time; one that comes after its end is told so.
+func (e *Engine) registered(now int64, from wire.Life, m *wire.Register) {
+	p, up := e.peers.up[from]
+	if !up {
+		return
+	}
+	if s := e.byID[m.Request]; s != nil && s.send != nil {
+		e.stepSend(now, s, transfer.Registered{Peer: from, Msg: m, PoolBlocks: p.PoolBlocks})
+		return
+	}
+	refuse := func(status wire.Status, err error) {
+		e.emit(transfer.Notify{Peer: from, Msg: transfer.Refusal(m, status, err)})
+	}
+	if err, ok := e.send.ended[m.Request]; ok {
+		refuse(wire.StatusGone, err)
+		return
+	}
+	if e.cfg.Role != Prefill {
+		refuse(wire.StatusRefused, ErrRole)
+		return
+	}
+	if len(e.send.parked) >= maxParked {
+		refuse(wire.StatusFailed, errFull)
+		return
+	}
+	wait := parked{peer: from, msg: m, until: now + e.cfg.Timeout}
+	e.send.parked[m.Request] = wait
+	e.send.order = append(e.send.order, wait)
+}
+
+// withdrawn takes a withdrawal to its request, or to the registration that waits for one.
+func (e *Engine) withdrawn(now int64, from wire.Life, m *wire.Withdraw) {
+	if s := e.byID[m.Request]; s != nil && s.send != nil {
+		e.stepSend(now, s, transfer.Withdrawn{Peer: from, Msg: m})
+		return
+	}
+	if p, ok := e.send.parked[m.Request]; ok && p.peer == from && p.msg.Epoch == m.Epoch {
+		delete(e.send.parked, m.Request)
+		// Its request may still come, and must not wait for a receiver that has left.
+		e.bury(m.Request, fmt.Errorf("%w: %s", transfer.ErrWithdrawn, m.Reason))
+	}
+}
+
+// refuseParked answers a registration that waited for a request which was refused (case 10).
+func (e *Engine) refuseParked(id string, err error) {
+	if p, ok := e.send.parked[id]; ok {
+		delete(e.send.parked, id)
+		e.emit(transfer.Notify{Peer: p.peer, Msg: transfer.Refusal(p.msg, wire.StatusFailed, err)})
+	}
+}
+
+// unpark forgets the registrations of a peer that is gone.
+func (e *Engine) unpark(gone wire.Life) {
+	for id, p := range e.send.parked {
+		if p.peer == gone {
+			delete(e.send.parked, id)
+		}
+	}
+}
+
+func (s *sendSide) parkedDeadline() int64 {
+	if len(s.order) == 0 {
+		return transfer.Never
+	}
+	return s.order[0].until
+}
+
+// expireParked refuses the registrations whose request did not come.
+func (e *Engine) expireParked(now int64) {
+	for len(e.send.order) > 0 && e.send.order[0].until <= now {
+		p := e.send.order[0]
+		e.send.order = e.send.order[1:]
+		if e.send.parked[p.msg.Request].msg != p.msg {
+			continue // its request came, or it left
+		}
+		delete(e.send.parked, p.msg.Request)
+		e.emit(transfer.Notify{Peer: p.peer, Msg: transfer.Refusal(p.msg, wire.StatusGone, errNeverCame)})
+	}
+}
+
+// bury remembers why a request ended, for a registration that comes late.
+func (e *Engine) bury(id string, err error) {
+	if err == nil {
+		err = errEnded
+	}
+	if _, ok := e.send.ended[id]; !ok {
+		e.send.graves = append(e.send.graves, id)
+	}
+	e.send.ended[id] = err
+	if len(e.send.graves) > maxTombstones {
+		delete(e.send.ended, e.send.graves[0])
+		e.send.graves = e.send.graves[1:]
+	}
+}
+
+// chunkSent takes a computed chunk to the session. With the last one the compute slot is
+// given back, while the blocks stay (PIPE-07).
+func (e *Engine) chunkSent(now int64, p part, drawn *Sampled, err error) {
+	s := p.seq
+	s.done = p.chunk.End
+	ev := transfer.ChunkComputed{Chunk: p.chunk, Tables: s.tables, Err: err}
+	if drawn != nil {
+		ev.Aux = &wire.Aux{First: drawn.TokenLogprob, Top: drawn.Top}
+	}
+	if p.chunk.Last && err == nil && s.state == prefilling {
+		e.running = without(e.running, s)
+		s.state = computed
+	}
+	e.stepSend(now, s, ev)
+}
+
+func (e *Engine) stepSend(now int64, s *seq, ev transfer.SendEvent) {
+	s.send.Step(now, ev)
+	e.sendOutputs(now, s)
+	e.timers.set(s)
+}
+
+func (e *Engine) sendOutputs(now int64, s *seq) {
+	for _, o := range s.send.Outputs() {
+		switch o := o.(type) {
+		case transfer.Copy:
+			e.copyID++
+			e.copies[e.copyID] = copyRef{seq: s, slice: o.Slice}
+			e.emit(Copy{ID: e.copyID, Copy: o})
+		case transfer.Sent:
+			s.stats = o.Stats
+			e.finish(s, "", nil)
+		case transfer.Failed:
+			e.finish(s, "", o.Err)
+			e.leave(s)
+		case transfer.Release:
+			e.send.open--
+			e.bury(s.req.ID, s.send.Err())
+			e.release(s)
+		case transfer.Record:
+			e.emit(Record{Request: s.req.ID, Record: o})
+		case transfer.Commit:
+			// There is no prefix index yet for the blocks to enter.
+		case transfer.Notify, transfer.Drop:
+			e.emit(o)
+		default:
+			panic(fmt.Sprintf("engine: a send session gave %T", o))
+		}
+	}
+}
+
+// sendsInOrder is every open send session, oldest first.
+func (e *Engine) sendsInOrder() []*seq {
+	var out []*seq
+	for _, s := range e.byID {
+		if s.send != nil {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b *seq) int { return cmp.Compare(a.number, b.number) })
+	return out
+}
