@@ -1,0 +1,165 @@
+package reference
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"kvferry/kvcache"
+	"kvferry/runner"
+	"kvferry/runner/bpe"
+	"kvferry/runner/gguf"
+)
+
+// Options choose how the KV cache is stored.
+type Options struct {
+	// BlockTokens is how many tokens a block holds.
+	BlockTokens int
+	// KV is the stored type of keys and values.
+	KV kvcache.DType
+}
+
+// Runner runs one model. Its methods are for one goroutine at a time.
+type Runner struct {
+	cfg    *config
+	w      *weights
+	model  runner.Model
+	layout kvcache.Layout
+	// place gives each layer's group and its number in the group.
+	place [][2]int
+	tok   *bpe.Tokenizer
+	pools [][]byte
+	// written marks the blocks of each group that the present batch writes, by pass number.
+	written [][]uint64
+	passes  uint64
+	pass    pass
+	crew    *crew
+	closed  bool
+}
+
+var _ runner.Runner = (*Runner)(nil)
+
+// Load makes a runner of a GGUF file held in memory; the file is not needed afterwards.
+// It uses as many threads as GOMAXPROCS says now. Errors name the key or tensor.
+func Load(name string, file []byte, opt Options) (*Runner, error) {
+	r, err := load(name, file, opt)
+	if err != nil {
+		return nil, fmt.Errorf("model %q: %w", name, err)
+	}
+	return r, nil
+}
+
+func load(name string, file []byte, opt Options) (*Runner, error) {
+	f, err := gguf.Parse(file)
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{}
+	if r.cfg, err = readConfig(f); err != nil {
+		return nil, err
+	}
+	r.layout = kvcache.Layout{BlockTokens: opt.BlockTokens, KVHeads: r.cfg.kvHeads, HeadDim: r.cfg.headDim, DType: opt.KV}
+	r.layout.Groups, r.place = r.cfg.groups()
+	if err := r.layout.Validate(); err != nil {
+		return nil, err
+	}
+	if r.tok, err = bpe.FromGGUF(f); err != nil {
+		return nil, err
+	}
+	if r.w, err = loadWeights(f, r.cfg); err != nil {
+		return nil, err
+	}
+	if r.model, err = describe(f, r.w.vocab, r.cfg.context); err != nil {
+		return nil, err
+	}
+	hash := sha256.Sum256(file)
+	r.model.Name, r.model.Hash = name, hex.EncodeToString(hash[:])
+	r.crew = newCrew(runtime.GOMAXPROCS(0))
+	r.pass.init(r)
+	return r, nil
+}
+
+// describe reads what the engine must know of the vocabulary.
+func describe(f *gguf.File, vocab, context int) (runner.Model, error) {
+	m := runner.Model{Vocab: vocab, Context: context}
+	const prefix = "tokenizer.ggml."
+	tokens, err := f.Strs(prefix + "tokens")
+	if err != nil {
+		return m, err
+	}
+	if len(tokens) != vocab {
+		return m, fmt.Errorf("key %q: %d tokens, but tensor %q has %d", prefix+"tokens", len(tokens), "token_embd.weight", vocab)
+	}
+	if m.AddBOS, err = f.Bool(prefix + "add_bos_token"); err != nil && !errors.Is(err, gguf.ErrMissing) {
+		return m, err
+	}
+	id := func(key string) (int32, bool, error) {
+		n, err := f.Int(prefix + key)
+		switch {
+		case errors.Is(err, gguf.ErrMissing):
+			return 0, false, nil
+		case err != nil:
+			return 0, false, err
+		case n < 0 || n >= vocab:
+			return 0, false, fmt.Errorf("key %q: %d is no token", prefix+key, n)
+		}
+		return int32(n), true, nil
+	}
+	bos, found, err := id("bos_token_id")
+	if err != nil {
+		return m, err
+	}
+	if m.AddBOS && !found {
+		return m, fmt.Errorf("key %q: %w", prefix+"bos_token_id", gguf.ErrMissing)
+	}
+	m.BOS = bos
+	for _, key := range []string{"eos_token_id", "eot_token_id"} {
+		end, found, err := id(key)
+		if err != nil {
+			return m, err
+		}
+		if found && !slices.Contains(m.Ends, end) {
+			m.Ends = append(m.Ends, end)
+		}
+	}
+	return m, nil
+}
+
+// Model describes the model.
+func (r *Runner) Model() runner.Model { return r.model }
+
+// Layout is how the KV cache is laid out.
+func (r *Runner) Layout() kvcache.Layout { return r.layout }
+
+// Tokenizer is the model's tokenizer, safe for concurrent use.
+func (r *Runner) Tokenizer() runner.Tokenizer { return r.tok }
+
+// Attach hands over the pools, one a layer group, each a whole number of blocks long.
+func (r *Runner) Attach(pools [][]byte) error {
+	if len(pools) != len(r.layout.Groups) {
+		return fmt.Errorf("%d pools for %d layer groups", len(pools), len(r.layout.Groups))
+	}
+	written := make([][]uint64, len(pools))
+	for g, p := range pools {
+		size := r.layout.BlockBytes(g)
+		if len(p) == 0 || len(p)%size != 0 {
+			return fmt.Errorf("pool of layer group %d: %d bytes are not a whole number of blocks of %d", g, len(p), size)
+		}
+		written[g] = make([]uint64, len(p)/size)
+	}
+	r.pools, r.written = slices.Clone(pools), written
+	return nil
+}
+
+// Close ends the runner's threads and lets go of the pools.
+func (r *Runner) Close() error {
+	if !r.closed {
+		r.closed = true
+		r.pools = nil
+		r.crew.close()
+	}
+	return nil
+}
