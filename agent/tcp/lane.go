@@ -1,0 +1,112 @@
+package tcp
+
+import (
+	"net"
+	"sync"
+
+	"kvferry/wire"
+)
+
+// lane is one bulk connection.
+type lane struct {
+	l     *link
+	index int
+	conn  net.Conn
+	once  sync.Once
+	// wake is told of new jobs and of the end; flows is of the link's lock.
+	wake  *sync.Cond
+	flows flows
+
+	bufs net.Buffers       // of send: reused frame after frame
+	in   map[uint64]uint32 // of receive: the next part of each write that goes on
+}
+
+func newLane(l *link, index int, c net.Conn) *lane {
+	return &lane{
+		l: l, index: index, conn: c, wake: sync.NewCond(&l.mu),
+		flows: flows{byKey: make(map[flowKey]*flow)}, in: make(map[uint64]uint32),
+	}
+}
+
+func (n *lane) close() {
+	n.once.Do(func() { _ = n.conn.Close() }) // its reader and writer see the end
+}
+
+// send sends frames until the link ends.
+func (n *lane) send() {
+	for {
+		f, ok := n.nextFrame()
+		if !ok {
+			return
+		}
+		err := n.write(f)
+		if f.op != nil {
+			n.l.mu.Lock()
+			n.l.idle(f.op)
+			n.l.mu.Unlock()
+		}
+		if err != nil {
+			n.l.failSoon(n, err)
+			return
+		}
+	}
+}
+
+// frame is one bulk frame to send.
+type frame struct {
+	op     *op // of a write
+	header []byte
+	ranges []wire.Range // of our memory
+	notice []byte
+}
+
+// nextFrame waits for a frame to send. Its transfer is busy until it is sent.
+func (n *lane) nextFrame() (frame, bool) {
+	l := n.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var j *job
+	for {
+		if l.cause != nil {
+			return frame{}, false
+		}
+		if j = n.flows.next(); j != nil {
+			break
+		}
+		n.wake.Wait()
+	}
+	if j.op == nil {
+		l.serving--
+		n.flows.sent(true)
+		return frame{header: wire.Pack(wire.FrameData, j.data), ranges: j.ranges}, true
+	}
+	o := j.op
+	p := o.cut.Next(l.limits())
+	w := wire.Write{
+		Transfer: o.number, Part: o.parts, Last: p.Last, Epoch: o.t.Epoch, Ranges: p.Remote,
+	}
+	f := frame{op: o, ranges: p.Local}
+	if p.Last && o.t.Notice != nil {
+		f.notice = o.t.Notice
+		w.HasNotice, w.Notice = true, uint32(len(f.notice))
+	}
+	f.header = wire.Pack(wire.FrameWrite, w)
+	o.busy, o.parts, o.whole = true, o.parts+1, p.Last
+	n.flows.sent(p.Last)
+	return f, true
+}
+
+// write sends a frame straight from registered memory.
+func (n *lane) write(f frame) error {
+	regions := n.l.a.memory()
+	bufs := append(n.bufs[:0], f.header)
+	for _, r := range f.ranges {
+		bufs = append(bufs, regions.Bytes(r.Region, r.Offset, r.Length))
+	}
+	if len(f.notice) > 0 {
+		bufs = append(bufs, f.notice)
+	}
+	n.bufs = bufs[:0]
+	_, err := bufs.WriteTo(n.conn)
+	return err
+}

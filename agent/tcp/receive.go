@@ -1,0 +1,174 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"kvferry/agent"
+	"kvferry/agent/cut"
+	"kvferry/wire"
+)
+
+// maxOpen is how many writes a peer may have begun and not ended on one bulk connection.
+const maxOpen = 64 << 10
+
+// receive takes the peer's bulk frames until the connection ends.
+func (n *lane) receive() {
+	for {
+		f, b, err := readFrame(n.conn, maxShake)
+		if err == nil {
+			err = n.take(f, b)
+		}
+		if err != nil {
+			n.stopped(err)
+			return
+		}
+	}
+}
+
+// stopped ends the link because nothing more can be received. A peer that broke the protocol
+// is told so; where the connection broke the control connection may know why.
+func (n *lane) stopped(err error) {
+	var broken *net.OpError
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &broken) {
+		n.l.failSoon(n, err)
+		return
+	}
+	n.l.fail(fmt.Errorf("bulk connection %d: %w", n.index, err), true)
+}
+
+func (n *lane) take(f wire.Frame, b []byte) error {
+	switch f {
+	case wire.FrameWrite:
+		w, err := wire.DecodeWrite(b)
+		if err != nil {
+			return err
+		}
+		return n.takeWrite(w)
+	case wire.FrameData:
+		d, err := wire.DecodeReadData(b)
+		if err != nil {
+			return err
+		}
+		return n.takeData(d)
+	}
+	return fmt.Errorf("a %s on a bulk connection", f)
+}
+
+// takeWrite lands one part of a write, or refuses it.
+func (n *lane) takeWrite(w wire.Write) error {
+	next, open := n.in[w.Transfer]
+	switch {
+	case w.Part > 0 && !open:
+		return n.drain(w) // an earlier part was refused, and the peer told
+	case w.Part != next:
+		return fmt.Errorf("part %d of write %d where %d is next", w.Part, w.Transfer, next)
+	case len(n.in) >= maxOpen:
+		return fmt.Errorf("more than %d writes are begun and not ended", maxOpen)
+	}
+	// The checks come before any byte is read. // PIPE-32
+	err := n.l.inside(w.Ranges)
+	if err == nil {
+		err = n.l.a.grants.Enter(w.Epoch, n.l.hello.Life, w.Ranges, n.l)
+	}
+	if err != nil {
+		delete(n.in, w.Transfer)
+		n.l.send(wire.FrameAck, wire.Ack{Transfer: w.Transfer, Refused: true, Reason: clip(err.Error())})
+		return n.drain(w)
+	}
+	defer n.l.a.grants.Leave(w.Epoch, n.l)
+	return n.landWrite(w)
+}
+
+// landWrite reads a write's bytes into the blocks; then, after its last part, its notice is
+// told and the write acknowledged, in this order.
+func (n *lane) landWrite(w wire.Write) error {
+	if err := n.land(w.Ranges); err != nil {
+		return err
+	}
+	if !w.Last {
+		n.in[w.Transfer] = w.Part + 1
+		return nil
+	}
+	delete(n.in, w.Transfer)
+	notice, err := readBytes(n.conn, int(w.Notice))
+	if err != nil {
+		return err
+	}
+	if w.HasNotice {
+		n.l.a.events.Push(agent.Notice{Peer: n.l.hello.Life, Payload: notice})
+	}
+	n.l.send(wire.FrameAck, wire.Ack{Transfer: w.Transfer})
+	return nil
+}
+
+// land reads bytes into ranges that are inside our memory.
+func (n *lane) land(ranges []wire.Range) error {
+	regions := n.l.a.memory()
+	for _, r := range ranges {
+		if _, err := io.ReadFull(n.conn, regions.Bytes(r.Region, r.Offset, r.Length)); err != nil {
+			return noEOF(err)
+		}
+	}
+	return nil
+}
+
+// drain reads past a part that is refused.
+func (n *lane) drain(w wire.Write) error {
+	return n.skip(wire.Sum(w.Ranges) + uint64(w.Notice))
+}
+
+func (n *lane) skip(bytes uint64) error {
+	_, err := io.CopyN(io.Discard, n.conn, int64(bytes))
+	return noEOF(err)
+}
+
+// takeData lands one part of a read of ours.
+func (n *lane) takeData(d wire.ReadData) error {
+	o, p, err := n.reading(d)
+	if err != nil {
+		return err
+	}
+	if o == nil {
+		return n.skip(uint64(d.Bytes)) // an earlier part was refused
+	}
+	if !d.Refused {
+		err = n.land(p.Local)
+	}
+	l := n.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil: // the link ends, and the read with it
+	case d.Refused:
+		l.end(o, agent.Refused(d.Reason))
+	case d.Last:
+		l.end(o, nil)
+	}
+	l.idle(o)
+	return err
+}
+
+// reading finds the read that a part belongs to and makes it busy, or gives nil where the read
+// has ended before.
+func (n *lane) reading(d wire.ReadData) (*op, cut.Part, error) {
+	l := n.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.ops[d.Transfer]
+	if o == nil && d.Transfer <= l.next && d.Part > 0 {
+		return nil, cut.Part{}, nil
+	}
+	if o == nil || o.kind != "read" || d.Part != o.parts || d.Transfer%uint64(len(l.lanes)) != uint64(n.index) {
+		return nil, cut.Part{}, fmt.Errorf("part %d of read %d, which was not asked for", d.Part, d.Transfer)
+	}
+	p := o.cut.Next(l.limits())
+	if !d.Refused && (uint64(d.Bytes) != p.Bytes || d.Last != p.Last) {
+		return nil, cut.Part{}, fmt.Errorf("part %d of read %d has %d bytes where %d were asked for",
+			d.Part, d.Transfer, d.Bytes, p.Bytes)
+	}
+	o.busy, o.parts = true, o.parts+1
+	return o, p, nil
+}
