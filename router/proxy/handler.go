@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"kvferry/openai"
+	"kvferry/router"
+)
+
+// headerRequestID carries a request's ID: the client's own if it gave one, else the attempt's.
+const headerRequestID = "X-Request-Id"
+
+// maxRequestID is the longest ID that is taken from a client, in bytes.
+const maxRequestID = 128
+
+// endpoint is one of the paths that engines serve too.
+type endpoint struct {
+	path   string
+	decode func(body []byte) (*openai.Request, *openai.Error)
+}
+
+// Handler serves clients: the OpenAI endpoints, and /health, /ready, /metrics and /debug/state.
+func (r *Router) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, e := range []endpoint{
+		{"/v1/completions", openai.DecodeCompletion},
+		{"/v1/chat/completions", openai.DecodeChat},
+	} {
+		mux.HandleFunc(e.path, only(http.MethodPost, func(w http.ResponseWriter, req *http.Request) {
+			r.complete(w, req, e)
+		}))
+	}
+	mux.HandleFunc("/v1/models", only(http.MethodGet, r.serveModels))
+	mux.HandleFunc("/health", only(http.MethodGet, r.serveHealth))
+	mux.HandleFunc("/ready", only(http.MethodGet, r.serveReady))
+	mux.HandleFunc("/debug/state", only(http.MethodGet, r.serveState))
+	mux.HandleFunc("/metrics", only(http.MethodGet, r.metrics.handler().ServeHTTP))
+	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
+		writeError(w, &openai.Error{
+			Status: http.StatusNotFound, Type: openai.TypeNotFound, Message: "there is nothing at this path",
+		})
+	})
+	return mux
+}
+
+// only serves one method, and HEAD with GET.
+func only(method string, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == method || method == http.MethodGet && req.Method == http.MethodHead {
+			next(w, req)
+			return
+		}
+		w.Header().Set("Allow", method)
+		writeError(w, &openai.Error{
+			Status: http.StatusMethodNotAllowed, Type: openai.TypeInvalidRequest,
+			Message: "this path takes " + method + " only",
+		})
+	}
+}
+
+// complete answers a client's request. What is wrong with it is said here, before any engine
+// is touched; only the prompt's length is left to the engines, which have the tokenizer.
+// SERVE-03
+func (r *Router) complete(w http.ResponseWriter, req *http.Request, e endpoint) {
+	began := time.Now()
+	r.running.Add(1)
+	r.metrics.inFlight.Inc()
+	defer func() {
+		r.metrics.inFlight.Dec()
+		r.running.Add(-1)
+	}()
+	attempt := mintID()
+	id := clientID(req.Header, attempt)
+	w.Header().Set(headerRequestID, id)
+
+	body, model, err := r.admit(w, req, e)
+	var pair router.Pair
+	if err == nil {
+		pair, err = r.pick(model)
+	}
+	if err != nil {
+		writeError(w, err)
+		r.metrics.ended(outcomeRefused, err.Status)
+		r.log.Info("request refused", "id", id, "path", e.path, "status", err.Status, "type", err.Type, "code", err.Code)
+		return
+	}
+	x := &exchange{
+		r: r, req: req, path: e.path, body: body, id: id, began: began,
+		attempt: router.NewAttempt(attempt, pair), pair: pair,
+		answer: &answer{w: w, onFirst: func() { r.metrics.firstByte.Observe(time.Since(began).Seconds()) }},
+	}
+	x.run()
+}
+
+// admit reads and checks a client's body.
+func (r *Router) admit(w http.ResponseWriter, req *http.Request, e endpoint) (body []byte, model string, _ *openai.Error) {
+	if r.draining.Load() {
+		return nil, "", openai.Overloaded(http.StatusServiceUnavailable, "the router is shutting down")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, "", openai.BodyTooLarge(maxBody)
+	}
+	if err != nil {
+		return nil, "", openai.BadRequest("", "the body broke off: %v", err)
+	}
+	decoded, bad := e.decode(body)
+	if bad != nil {
+		return nil, "", bad
+	}
+	if decoded.Disagg != nil {
+		return nil, "", disaggGiven()
+	}
+	return body, decoded.Model, nil
+}
+
+// disaggGiven refuses a hand-over from a client: whoever can name a request's blocks could
+// read somebody's prompt.
+func disaggGiven() *openai.Error {
+	return openai.BadRequest("disaggregated_params", "disaggregated_params is set by the router and must not be given")
+}
+
+// mintID makes an ID that no other attempt has.
+func mintID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// clientID is the ID under which a request is logged and answered: the client's first, if it
+// is fit for a header and a log line, else the minted one.
+func clientID(h http.Header, minted string) string {
+	id := h.Get(headerRequestID)
+	unfit := strings.IndexFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0
+	if id == "" || len(id) > maxRequestID || unfit {
+		return minted
+	}
+	return id
+}
+
+// writeError answers with an error. Nothing may have been sent before.
+func writeError(w http.ResponseWriter, e *openai.Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.Status)
+	// A client that is gone does not read it, and there is nobody else to tell.
+	_, _ = w.Write(e.Body())
+}

@@ -1,0 +1,89 @@
+package proxy
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"kvferry/router"
+)
+
+// outcome is how a request ended, as the metrics and the log name it.
+type outcome string
+
+const (
+	// outcomeOK: the whole answer was passed on.
+	outcomeOK outcome = "ok"
+	// outcomeRefused: the request never reached an engine.
+	outcomeRefused outcome = "refused"
+	// outcomeFailed: an engine failed before anything was sent to the client.
+	outcomeFailed outcome = "failed"
+	// outcomeBroken: the answer broke off after its headers.
+	outcomeBroken outcome = "broken"
+	// outcomeGone: the client hung up.
+	outcomeGone outcome = "client_gone"
+)
+
+// statusGone is what a request counts as whose client did not wait for a status.
+const statusGone = 499
+
+// metrics are the router's own, on a registry of its own so that two routers in a process do
+// not meet.
+type metrics struct {
+	registry    *prometheus.Registry
+	requests    *prometheus.CounterVec
+	inFlight    prometheus.Gauge
+	engineUp    *prometheus.GaugeVec
+	legFailures *prometheus.CounterVec
+	firstByte   prometheus.Histogram
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kvferry_router_requests_total",
+			Help: "Requests that ended, by outcome and by the status sent to the client.",
+		}, []string{"outcome", "status"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "kvferry_router_requests_in_flight",
+			Help: "Requests that are being answered.",
+		}),
+		engineUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kvferry_router_engine_up",
+			Help: "1 if the engine can be chosen, else 0.",
+		}, []string{"role", "url"}),
+		legFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kvferry_router_leg_failures_total",
+			Help: "Legs that failed by themselves, not because the request was given up.",
+		}, []string{"role"}),
+		firstByte: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "kvferry_router_first_byte_seconds",
+			Help:    "From a request's arrival to the first byte of its answer, for answers that came from an engine.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
+		}),
+	}
+	m.registry.MustRegister(m.requests, m.inFlight, m.engineUp, m.legFailures, m.firstByte)
+	for _, role := range []router.Role{router.Prefill, router.Decode} {
+		m.legFailures.WithLabelValues(role.String())
+	}
+	return m
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+func (m *metrics) ended(o outcome, status int) {
+	m.requests.WithLabelValues(string(o), strconv.Itoa(status)).Inc()
+}
+
+func (m *metrics) engine(e router.Engine) {
+	up := 0.0
+	if e.Ready {
+		up = 1
+	}
+	m.engineUp.WithLabelValues(e.Role.String(), e.URL).Set(up)
+}

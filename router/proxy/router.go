@@ -1,0 +1,113 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kvferry/openai"
+	"kvferry/router"
+)
+
+// Router is a router: it serves clients by Handler while Run asks the engines how they are.
+type Router struct {
+	cfg      Config
+	log      *slog.Logger
+	began    time.Time
+	client   *http.Client
+	metrics  *metrics
+	draining atomic.Bool
+	running  atomic.Int64
+	// poke has a channel an engine; a word in it asks for a poll at once.
+	poke []chan struct{}
+
+	mu   sync.Mutex
+	pool *router.Pool // guarded by mu
+}
+
+// dialFunc opens a connection to an engine.
+type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// New makes a router. Nothing is asked of an engine before Run.
+func New(cfg Config) (*Router, error) {
+	dialer := net.Dialer{
+		Timeout: dialTimeout,
+		// Requests have no time-out, so a host that vanished must be noticed by the connection.
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3,
+		},
+	}
+	return newRouter(cfg, dialer.DialContext)
+}
+
+func newRouter(cfg Config, dial dialFunc) (*Router, error) {
+	cfg, err := cfg.resolve()
+	if err != nil {
+		return nil, err
+	}
+	r := &Router{
+		cfg:     cfg,
+		log:     cfg.Log,
+		began:   time.Now(),
+		client:  newClient(dial),
+		metrics: newMetrics(),
+		pool:    router.NewPool(cfg.Prefill, cfg.Decode),
+	}
+	for _, e := range r.pool.Engines() {
+		r.metrics.engine(e)
+		r.poke = append(r.poke, make(chan struct{}, 1))
+	}
+	return r, nil
+}
+
+// newClient makes the client for engines. They are spoken to directly, whatever proxy the
+// environment names, and their answers are passed on as they are.
+func newClient(dial dialFunc) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:         dial,
+			DisableCompression:  true,
+			MaxIdleConns:        1024,
+			MaxIdleConnsPerHost: 256,
+			IdleConnTimeout:     90 * time.Second,
+			TLSHandshakeTimeout: dialTimeout,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Drain makes the router refuse new requests, and say that it is not ready. Requests that run
+// are finished. // case: 16
+func (r *Router) Drain() {
+	if !r.draining.Swap(true) {
+		r.log.Info("router drains", "running", r.running.Load())
+	}
+}
+
+func (r *Router) engines() []router.Engine {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pool.Engines()
+}
+
+func (r *Router) pick(model string) (router.Pair, *openai.Error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pool.Pick(model)
+}
+
+func (r *Router) ready() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pool.Ready() && !r.draining.Load()
+}
+
+func (r *Router) models() []router.Model {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pool.Models()
+}
