@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 )
 
 // The values of an error body's type.
@@ -133,12 +134,17 @@ const maxName = 96
 // that it complains of.
 func clip(s string) string { return shorten(s, maxName) }
 
-// shorten cuts a text to about limit bytes.
+// shorten cuts a text to limit bytes, between characters, and shows that it did.
 func shorten(s string, limit int) string {
+	const mark = "..."
 	if len(s) <= limit {
 		return s
 	}
-	return Text([]byte(s[:limit])) + "..."
+	n := limit - len(mark)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
 }
 
 // marshal encodes one of this package's own types without escaping <, > and &, which are

@@ -107,13 +107,14 @@ func (r *Reader) field(ev *Event, line []byte) error {
 	case "event":
 		ev.Name = string(val)
 	case "data":
-		if len(ev.Data)+len(val)+1 > r.limit {
-			return fmt.Errorf("%w: more than %d bytes", ErrEventTooLong, r.limit)
-		}
 		if ev.Data == nil {
-			ev.Data = append([]byte{}, val...)
+			ev.Data = []byte{}
 		} else {
-			ev.Data = append(append(ev.Data, '\n'), val...)
+			ev.Data = append(ev.Data, '\n')
+		}
+		ev.Data = append(ev.Data, val...)
+		if len(ev.Data) > r.limit {
+			return fmt.Errorf("%w: more than %d bytes", ErrEventTooLong, r.limit)
 		}
 	}
 	return nil
