@@ -56,8 +56,7 @@ var halfTable = func() *[1 << 16]float32 {
 // HalvesToFloats widens len(dst) little-endian halves of src.
 func HalvesToFloats(dst []float32, src []byte) {
 	src = src[:2*len(dst)]
-	done := halvesToFloatsVector(dst, src)
-	for i := done; i < len(dst); i++ {
+	for i := halvesToFloatsVector(dst, src); i < len(dst); i++ {
 		dst[i] = halfTable[binary.LittleEndian.Uint16(src[2*i:])]
 	}
 }
@@ -65,7 +64,7 @@ func HalvesToFloats(dst []float32, src []byte) {
 // FloatsToHalves stores src in dst as len(src) little-endian halves.
 func FloatsToHalves(dst []byte, src []float32) {
 	dst = dst[:2*len(src)]
-	for i, f := range src {
-		binary.LittleEndian.PutUint16(dst[2*i:], FloatToHalf(f))
+	for i := floatsToHalvesVector(dst, src); i < len(src); i++ {
+		binary.LittleEndian.PutUint16(dst[2*i:], FloatToHalf(src[i]))
 	}
 }
