@@ -1,0 +1,39 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"kvferry/kvcache"
+	"kvferry/transfer"
+)
+
+// Held is what an engine keeps of one request. It is for whoever watches the engine from
+// outside, and is not changed through it.
+type Held struct {
+	Request string
+	State   string
+	// Tables are the request's blocks, nil while it has none.
+	Tables []kvcache.BlockTable
+	// Send and Receive are the request's sessions, nil where it has none.
+	Send    *transfer.Send
+	Receive *transfer.Receive
+}
+
+// Held lists every request that the engine knows, in order of arrival.
+func (e *Engine) Held() []Held {
+	seqs := make([]*seq, 0, len(e.byID))
+	for _, s := range e.byID {
+		seqs = append(seqs, s)
+	}
+	slices.SortFunc(seqs, func(a, b *seq) int { return cmp.Compare(a.number, b.number) })
+	out := make([]Held, len(seqs))
+	for i, s := range seqs {
+		out[i] = Held{Request: s.req.ID, State: s.state.String(), Tables: s.tables, Send: s.send, Receive: s.recv}
+	}
+	return out
+}
+
+func (s state) String() string {
+	return [...]string{"waiting", "receiving", "prefilling", "decoding", "computed", "ended"}[s]
+}
