@@ -52,8 +52,11 @@ type Send struct {
 	status     wire.Status
 	finished   bool // Sent or Failed was given
 	drained    bool // the receiver knows that nothing is in flight any more
-	active     int64
-	progress   int64
+	dropped    bool // Drop was given
+	// active is when the other side last moved, or began to be waited for. Chunks that are
+	// computed while a copy is in flight do not count: they say nothing of the copy.
+	active   int64
+	progress int64
 	spans      busy
 	out        []Output
 }
@@ -166,7 +169,9 @@ func (s *Send) Step(now int64, ev SendEvent) {
 // was cancelled while its last chunk was computing, the record still completes (PIPE-16).
 func (s *Send) chunkComputed(now int64, ev ChunkComputed) {
 	s.own.Done()
-	s.active = now
+	if s.spans.open == 0 {
+		s.active = now
+	}
 	if ev.Err != nil {
 		s.fail(wire.StatusFailed, ev.Err)
 		return
@@ -247,8 +252,9 @@ func (s *Send) fits(ev Registered) error {
 		return errors.New("the prompt's tokens differ")
 	case int(m.DstStart) > s.cfg.PromptLen:
 		return fmt.Errorf("dst_start_token %d is past the prompt's %d tokens", m.DstStart, s.cfg.PromptLen)
-	case len(m.Blocks) != len(s.cfg.Layout.Groups):
-		return fmt.Errorf("%d block lists for %d layer groups", len(m.Blocks), len(s.cfg.Layout.Groups))
+	case len(m.Blocks) != len(s.cfg.Layout.Groups) || len(ev.PoolBlocks) != len(m.Blocks):
+		return fmt.Errorf("%d block lists and %d pools for %d layer groups",
+			len(m.Blocks), len(ev.PoolBlocks), len(s.cfg.Layout.Groups))
 	}
 	for g, list := range m.Blocks {
 		if len(list) > total {
@@ -294,8 +300,10 @@ func (s *Send) dispatch(now int64) {
 		}
 		sl.state, sl.bytes = sliceInFlight, PlanBytes(s.cfg.Layout, plan)
 		s.own.Use()
+		if s.spans.open == 0 {
+			s.active = now
+		}
 		s.spans.begin(now)
-		s.active = now
 		s.emit(Record{What: SlicePosted, Slice: i, Bytes: sl.bytes})
 		s.emit(Copy{Slice: i, Peer: s.peer, Epoch: s.reg.Epoch, Groups: plan, Notice: s.result(i)})
 	}
@@ -374,7 +382,7 @@ func (s *Send) settle() {
 // Deadline is when the session wants to Tick.
 func (s *Send) Deadline() int64 {
 	switch {
-	case s.finished:
+	case s.dropped, s.finished && s.spans.open == 0:
 		return Never
 	case s.waits():
 		return s.active + s.cfg.Timeout
@@ -390,7 +398,8 @@ func (s *Send) Deadline() int64 {
 func (s *Send) waits() bool { return s.computed || s.spans.open > 0 }
 
 // Tick ends a session in which nothing moved for the time-out, and otherwise tells the
-// receiver that its request is still in the queue or computing.
+// receiver that its request is still in the queue or computing. A copy that is stuck holds
+// the blocks of a session that has failed, too, so its connection is closed.
 func (s *Send) Tick(now int64) {
 	if now < s.Deadline() {
 		return
@@ -408,6 +417,7 @@ func (s *Send) Tick(now int64) {
 	}
 	s.fail(wire.StatusFailed, cause)
 	if s.spans.open > 0 {
+		s.dropped = true
 		s.emit(Drop{Peer: s.peer, Err: cause})
 	}
 	s.settle()
