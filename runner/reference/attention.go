@@ -60,7 +60,7 @@ func (p *pass) storeRow(i int, kv []float32) {
 type scratch struct {
 	keys   []float32 // packed in panels of 16 positions: [panel][dim][16]
 	values []float32 // [position][dim, padded]
-	row    []float32 // [dim]
+	stored []float32 // [token of a block][dim], on its way to keys or values
 	query  []float32 // [token of the tile][head of the group][dim]
 	scores []float32 // [token of the tile][head of the group][position, padded]
 	result []float32 // [head of the group][dim, padded]
@@ -96,25 +96,32 @@ func (p *pass) gather(s *scratch, w *runner.Work, head, base, end int) {
 	n := end - base
 	s.keys = grow(s.keys, kernel.Padded(n)*d)
 	s.values = grow(s.values, n*ld)
-	s.row = grow(s.row, d)
 	tpb := lay.BlockTokens
+	s.stored = grow(s.stored, min(tpb, n)*d)
 	for pos := base; pos < end; {
 		block, slot := p.r.blockOf(w.Tables[p.group], pos)
 		count := min(tpb-slot, end-pos)
 		pool := p.r.pools[p.group][block*lay.BlockBytes(p.group):]
 		keys, values := pool[lay.HeadOffset(p.inner, 0, head):], pool[lay.HeadOffset(p.inner, 1, head):]
-		size := d * lay.DType.Size()
+		skip := slot * d * lay.DType.Size()
+		widen(s.stored[:count*d], keys[skip:], lay.DType)
+		packKeys(s.keys, s.stored[:count*d], d, pos-base)
+		widen(s.stored[:count*d], values[skip:], lay.DType)
 		for k := range count {
-			at := (slot + k) * size
-			j := pos - base + k
-			widen(s.row[:d], keys[at:], lay.DType)
-			col := s.keys[j/16*16*d+j%16:]
-			for i, v := range s.row[:d] {
-				col[i*16] = v
-			}
-			widen(s.values[j*ld:j*ld+d], values[at:], lay.DType)
+			copy(s.values[(pos-base+k)*ld:], s.stored[k*d:(k+1)*d])
 		}
 		pos += count
+	}
+}
+
+// packKeys puts rows of d elements, a row a position, into panels from position at on.
+func packKeys(panels, rows []float32, d, at int) {
+	for k := 0; k < len(rows); k += d {
+		col := panels[at/16*16*d+at%16:]
+		for i, v := range rows[k : k+d] {
+			col[i*16] = v
+		}
+		at++
 	}
 }
 
@@ -184,9 +191,11 @@ func softmax(x []float32) {
 	}
 }
 
+// grow gives a buffer of at least n elements, with room to spare so that a sequence that
+// gets longer by a token seldom needs a new one.
 func grow(b []float32, n int) []float32 {
 	if n > len(b) {
-		return make([]float32, n)
+		return make([]float32, n+n/2)
 	}
 	return b
 }
