@@ -21,6 +21,7 @@ var (
 	errNeverCame = errors.New("no such request came to this engine in time")
 	errFull      = errors.New("too many registrations wait for their requests")
 	errEnded     = errors.New("the request has ended")
+	errTaken     = errors.New("another receive is registered for this request")
 )
 
 // sendSide is what an engine keeps of the transfers that go out.
@@ -81,6 +82,12 @@ func (e *Engine) registered(now int64, from wire.Life, m *wire.Register) {
 		refuse(wire.StatusRefused, ErrRole)
 		return
 	}
+	if p, ok := e.send.parked[m.Request]; ok {
+		if p.peer != from || p.msg.Epoch != m.Epoch {
+			refuse(wire.StatusGone, errTaken)
+		}
+		return
+	}
 	if len(e.send.parked) >= maxParked {
 		refuse(wire.StatusFailed, errFull)
 		return
@@ -99,7 +106,9 @@ func (e *Engine) withdrawn(now int64, from wire.Life, m *wire.Withdraw) {
 	if p, ok := e.send.parked[m.Request]; ok && p.peer == from && p.msg.Epoch == m.Epoch {
 		delete(e.send.parked, m.Request)
 		// Its request may still come, and must not wait for a receiver that has left.
-		e.bury(m.Request, fmt.Errorf("%w: %s", transfer.ErrWithdrawn, m.Reason))
+		err := fmt.Errorf("%w: %s", transfer.ErrWithdrawn, m.Reason)
+		e.bury(m.Request, err)
+		e.emit(transfer.Notify{Peer: from, Msg: transfer.Refusal(p.msg, wire.StatusCancelled, err)})
 	}
 }
 

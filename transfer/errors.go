@@ -3,6 +3,7 @@ package transfer
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"kvferry/wire"
 )
@@ -56,7 +57,7 @@ const maxReason = 512
 func reason(err error) string {
 	s := err.Error()
 	if len(s) > maxReason {
-		s = s[:maxReason]
+		s = strings.ToValidUTF8(s[:maxReason], "")
 	}
 	return s
 }

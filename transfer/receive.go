@@ -161,6 +161,9 @@ func (r *Receive) result(now int64, m *wire.Result) {
 	if m.Status != wire.StatusOK && m.Last {
 		r.confirmed = true
 	}
+	if r.phase == receiveFailing && m.Status == wire.StatusOK {
+		r.late(m)
+	}
 	if r.phase != receivePosted {
 		return
 	}
@@ -180,6 +183,14 @@ func (r *Receive) result(now int64, m *wire.Result) {
 	default:
 		r.phase = receiveClosing
 		r.emit(Revoke{Epoch: r.cfg.Epoch})
+	}
+}
+
+// late counts a slice of an abandoned receive: a sender that had sent everything before it
+// heard of that has nothing left to answer, and its last slice is the confirmation.
+func (r *Receive) late(m *wire.Result) {
+	if r.count(m) == nil && r.whole() {
+		r.confirmed = true
 	}
 }
 

@@ -57,8 +57,8 @@ type Send struct {
 	// computed while a copy is in flight do not count: they say nothing of the copy.
 	active   int64
 	progress int64
-	spans      busy
-	out        []Output
+	spans    busy
+	out      []Output
 }
 
 type slice struct {
