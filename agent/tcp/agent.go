@@ -42,8 +42,9 @@ type Options struct {
 	// FrameBytes and FrameRanges are the most that one bulk frame carries: 1 MiB and 256.
 	FrameBytes  int
 	FrameRanges int
-	// Conn, when not nil, is put around every connection: for tests that make it slow or cut.
-	Conn func(net.Conn) net.Conn
+	// Conn, when not nil, is put around every connection that is up: for tests that make it
+	// slow or cut it. agent/fault has some.
+	Conn func(c net.Conn, bulk bool) net.Conn
 }
 
 func (o Options) withDefaults() Options {
@@ -60,9 +61,6 @@ func (o Options) withDefaults() Options {
 	o.FrameRanges = min(o.FrameRanges, wire.MaxRanges)
 	if o.Log == nil {
 		o.Log = slog.Default()
-	}
-	if o.Conn == nil {
-		o.Conn = func(c net.Conn) net.Conn { return c }
 	}
 	return o
 }

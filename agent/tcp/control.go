@@ -119,7 +119,7 @@ func (l *link) serve(b []byte) error {
 		return fmt.Errorf("more than %d parts of reads are waiting", maxServing)
 	}
 	n := l.lanes[r.Transfer%uint64(len(l.lanes))]
-	n.flows.add(flowKey{read: true, epoch: r.Transfer}, j)
+	n.flows.Add(flowKey{read: true, epoch: r.Transfer}, j)
 	n.wake.Signal()
 	return nil
 }

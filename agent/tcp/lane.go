@@ -4,8 +4,24 @@ import (
 	"net"
 	"sync"
 
+	"kvferry/agent/fair"
 	"kvferry/wire"
 )
+
+// flowKey names what is sent in order: an epoch's writes, or the parts of one read.
+type flowKey struct {
+	read  bool
+	epoch uint64 // or the peer's number of the read
+}
+
+// job is something to send: a write of ours, or one answer to a read.
+type job struct {
+	op     *op
+	data   wire.ReadData
+	ranges []wire.Range
+}
+
+func (j *job) dead() bool { return j.op != nil && j.op.dead }
 
 // lane is one bulk connection.
 type lane struct {
@@ -15,7 +31,7 @@ type lane struct {
 	once  sync.Once
 	// wake is told of new jobs and of the end; flows is of the link's lock.
 	wake  *sync.Cond
-	flows flows
+	flows fair.Queue[flowKey, *job]
 
 	bufs net.Buffers       // of send: reused frame after frame
 	in   map[uint64]uint32 // of receive: the next part of each write that goes on
@@ -24,7 +40,7 @@ type lane struct {
 func newLane(l *link, index int, c net.Conn) *lane {
 	return &lane{
 		l: l, index: index, conn: c, wake: sync.NewCond(&l.mu),
-		flows: flows{byKey: make(map[flowKey]*flow)}, in: make(map[uint64]uint32),
+		in: make(map[uint64]uint32),
 	}
 }
 
@@ -65,19 +81,16 @@ func (n *lane) nextFrame() (frame, bool) {
 	l := n.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var j *job
-	for {
-		if l.cause != nil {
-			return frame{}, false
-		}
-		if j = n.flows.next(); j != nil {
-			break
-		}
+	j, ok := n.flows.Next((*job).dead)
+	for ; !ok && l.cause == nil; j, ok = n.flows.Next((*job).dead) {
 		n.wake.Wait()
+	}
+	if l.cause != nil {
+		return frame{}, false
 	}
 	if j.op == nil {
 		l.serving--
-		n.flows.sent(true)
+		n.flows.Served(true)
 		return frame{header: wire.Pack(wire.FrameData, j.data), ranges: j.ranges}, true
 	}
 	o := j.op
@@ -92,7 +105,7 @@ func (n *lane) nextFrame() (frame, bool) {
 	}
 	f.header = wire.Pack(wire.FrameWrite, w)
 	o.busy, o.parts, o.whole = true, o.parts+1, p.Last
-	n.flows.sent(p.Last)
+	n.flows.Served(p.Last)
 	return f, true
 }
 

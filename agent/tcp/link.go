@@ -35,9 +35,15 @@ type link struct {
 }
 
 func newLink(a *Agent, s *slot, hello wire.Hello, control net.Conn, lanes []net.Conn) *link {
-	l := &link{a: a, slot: s, hello: hello, control: control, out: newOutbox(), ops: make(map[uint64]*op)}
+	around := a.o.Conn
+	if around == nil {
+		around = func(c net.Conn, _ bool) net.Conn { return c }
+	}
+	l := &link{
+		a: a, slot: s, hello: hello, control: around(control, false), out: newOutbox(), ops: make(map[uint64]*op),
+	}
 	for i, c := range lanes {
-		l.lanes = append(l.lanes, newLane(l, i, c))
+		l.lanes = append(l.lanes, newLane(l, i, around(c, true)))
 	}
 	return l
 }
@@ -175,7 +181,7 @@ func (l *link) write(t *agent.Transfer) error {
 	}
 	o := l.begin("write", t)
 	n := l.lanes[t.Epoch%uint64(len(l.lanes))]
-	n.flows.add(flowKey{epoch: t.Epoch}, &job{op: o})
+	n.flows.Add(flowKey{epoch: t.Epoch}, &job{op: o})
 	n.wake.Signal()
 	return nil
 }

@@ -24,7 +24,6 @@ func (a *Agent) shake(ctx context.Context, c net.Conn) *shake {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetNoDelay(true) // it is Go's default; a connection that is closed already shows so later
 	}
-	c = a.o.Conn(c)
 	return &shake{Conn: c, stop: context.AfterFunc(ctx, func() { _ = c.Close() })}
 }
 
