@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // completion and chat give a body with one more parameter, as key:value text.
@@ -171,7 +172,7 @@ func TestBadParameters(t *testing.T) {
 		`n|2|must be 1`, `n|0|must be 1`, `n|"1"|integer`, `min_tokens|1|must be 0`,
 		`presence_penalty|0.1|must be 0`, `presence_penalty|"0"|must be a number`, `frequency_penalty|-1|must be 0`,
 		`repetition_penalty|1.1|must be 1`, `min_p|0.1|must be 0`, `use_beam_search|true|must be false`,
-		`logit_bias|{"5":1}|not supported`, `user|7|must be a string`,
+		`logit_bias|{"5":1}|not supported`, `logit_bias|7|not supported`, `user|7|must be a string`,
 		`temprature|1|unknown parameter "temprature"`, `kv_transfer_params|{}|unknown`, `Temperature|1|unknown`,
 		`chat_template_kwargs|{}|unknown`, `unknown_null|null|unknown`,
 	}
@@ -291,8 +292,8 @@ func TestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("é", 1<<16)
 	for _, extra := range []string{fmt.Sprintf("%q:1", long), fmt.Sprintf(`"stream":true,"stream_options":{%q:true}`, long)} {
 		_, err := decodeEither(true, extra)
-		if err == nil || len(err.Message) > 500 || len(err.Param) > 200 {
-			t.Errorf("error of %d bytes", len(err.Error()))
+		if err == nil || len(err.Message) > 500 || len(err.Param) > 200 || !utf8.ValidString(err.Param) {
+			t.Errorf("error is %v", err)
 		}
 	}
 	if err := ModelNotFound(long); len(err.Message) > 300 {

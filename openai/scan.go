@@ -89,7 +89,7 @@ type cursor struct {
 
 // space passes over white space.
 func (c *cursor) space() {
-	for c.i < len(c.b) && bytes.IndexByte([]byte(" \t\r\n"), c.b[c.i]) >= 0 {
+	for c.i < len(c.b) && isSpace(c.b[c.i]) {
 		c.i++
 	}
 }
@@ -150,7 +150,13 @@ func (c *cursor) quoted() {
 
 // scalar passes over a number or a literal.
 func (c *cursor) scalar() {
-	for c.i < len(c.b) && bytes.IndexByte([]byte(",:]} \t\r\n"), c.b[c.i]) < 0 {
+	for c.i < len(c.b) {
+		switch ch := c.b[c.i]; {
+		case ch == ',', ch == ':', ch == ']', ch == '}', isSpace(ch):
+			return
+		}
 		c.i++
 	}
 }
+
+func isSpace(ch byte) bool { return ch == ' ' || ch == '\t' || ch == '\r' || ch == '\n' }

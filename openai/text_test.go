@@ -70,6 +70,8 @@ func TestTextBufferPieces(t *testing.T) {
 				t.Fatalf("%d bytes held", buf.Held())
 			}
 			whole, text = append(whole, p...), text+piece
+			// The caller may use its buffer again.
+			clear(p)
 		}
 		text += buf.Flush()
 		if want := Text(whole); text != want {

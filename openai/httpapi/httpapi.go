@@ -1,0 +1,66 @@
+// Package httpapi is what every HTTP server of the API does alike: methods, bodies
+// and errors in the API's form. It is openai's edge leaf.
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"kvferry/openai"
+)
+
+// MaxBody is the longest request body, in bytes.
+const MaxBody = 8 << 20
+
+// HeaderRequestID carries a request's ID.
+const HeaderRequestID = "X-Request-Id"
+
+// Only serves one method, and HEAD with GET; others get 405.
+func Only(method string, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == method || method == http.MethodGet && r.Method == http.MethodHead {
+			next(w, r)
+			return
+		}
+		w.Header().Set("Allow", method)
+		WriteError(w, &openai.Error{
+			Status: http.StatusMethodNotAllowed, Type: openai.TypeInvalidRequest,
+			Message: "this path takes " + method + " only",
+		})
+	}
+}
+
+// NotFound answers for paths where nothing is served.
+func NotFound(w http.ResponseWriter, _ *http.Request) {
+	WriteError(w, &openai.Error{
+		Status: http.StatusNotFound, Type: openai.TypeNotFound, Message: "there is nothing at this path",
+	})
+}
+
+// WriteError answers with an error. A client that left needs no answer, so writing cannot fail.
+func WriteError(w http.ResponseWriter, err *openai.Error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(err.Status)
+	_, _ = w.Write(err.Body())
+}
+
+// WriteJSON answers with a value.
+func WriteJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// ReadBody reads a request's body to its end.
+func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, *openai.Error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, openai.BodyTooLarge(MaxBody)
+	}
+	if err != nil {
+		return nil, openai.BadRequest("", "the body broke off: %v", err)
+	}
+	return body, nil
+}
