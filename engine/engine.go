@@ -233,7 +233,7 @@ func (e *Engine) finish(s *seq, reason FinishReason, err error) {
 	s.finished = true
 	f := Finish{
 		Request: s.req.ID, Reason: reason, Err: err,
-		Prompt: len(s.req.Tokens), Completion: len(s.output), Transfer: s.stats,
+		Prompt: len(s.req.Tokens), Completion: len(s.output), Prefill: s.prefill, Transfer: s.stats,
 	}
 	if err == nil {
 		f.Text = s.stop.rest()

@@ -120,6 +120,9 @@ type Finish struct {
 	Text       []byte
 	Prompt     int // tokens
 	Completion int // tokens
+	// Prefill is how long the prompt's computing took, in nanoseconds from its first pass to
+	// its last, or 0 if it was not computed here.
+	Prefill int64
 	// Transfer is what a leg's transfer took.
 	Transfer transfer.Stats
 }

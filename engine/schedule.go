@@ -69,6 +69,9 @@ func (e *Engine) prefillWork(now int64, batch []Work) []Work {
 		any = true
 		budget -= n
 		c := s.chunk(n)
+		if c.First {
+			s.began = now
+		}
 		w := Work{Request: s.req.ID, Tokens: s.req.Tokens[c.Start:c.End], Start: c.Start, Tables: s.tables}
 		if c.Last {
 			w.Sample = s.sampleAt(c.End)
@@ -103,6 +106,9 @@ func (e *Engine) computed(now int64, ev Computed) {
 			next++
 		}
 		p.seq.inPass = false
+		if !p.decode && p.chunk.Last {
+			p.seq.prefill = now - p.seq.began
+		}
 		switch {
 		case p.seq.send != nil:
 			e.chunkSent(now, p, drawn, ev.Err)

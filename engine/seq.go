@@ -35,6 +35,8 @@ type seq struct {
 	send     *transfer.Send
 	recv     *transfer.Receive
 	stats    transfer.Stats
+	began    int64  // when the first pass over the prompt went out
+	prefill  int64  // how long the prompt's computing took
 	task     int    // of recv
 	epoch    uint64 // of recv
 	wake     int64  // the earliest timer that is set for it

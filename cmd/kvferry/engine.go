@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"kvferry/engine"
+	"kvferry/node"
+)
+
+func serveCommand() *cobra.Command {
+	cmd := engineCommand(engine.Aggregated)
+	cmd.Use, cmd.Short = "serve", "Serve a model in one process, prefill and decode together"
+	return cmd
+}
+
+func prefillCommand() *cobra.Command {
+	cmd := engineCommand(engine.Prefill)
+	cmd.Use, cmd.Short = "prefill", "Run a prefill engine, which computes prompts and sends their KV"
+	return cmd
+}
+
+func decodeCommand() *cobra.Command {
+	cmd := engineCommand(engine.Decode)
+	cmd.Use, cmd.Short = "decode", "Run a decode engine, which receives KV and writes answers"
+	return cmd
+}
+
+func engineCommand(role engine.Role) *cobra.Command {
+	cfg := node.DefaultEngineConfig()
+	cfg.Role = role
+	var log logFlags
+	cmd := &cobra.Command{
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := log.logger(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			cfg.Log = l.With("role", role.String())
+			return serveUntilStopped(cmd, func() (server, error) { return node.StartEngine(cfg) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "HTTP address, host:port; port 0 takes a free one")
+	if role != engine.Aggregated {
+		f.StringVar(&cfg.AgentListen, "agent-listen", cfg.AgentListen,
+			"address for KV transfers, host:port; set it beside --listen when the other engine is on another host")
+	}
+	modelFlags(f, &cfg)
+	if role == engine.Prefill {
+		pipelinedFlag(f, &cfg, false)
+	}
+	log.add(f)
+	return cmd
+}
+
+// server is a process's running part.
+type server interface {
+	Addr() string
+	Stop(ctx context.Context)
+}
+
+// serveUntilStopped says where the server is, and drains it when the user or the system, or
+// the parent's end, says so. A second signal ends it at once.
+func serveUntilStopped(cmd *cobra.Command, start func() (server, error)) error {
+	stop, release := stopSignal()
+	defer release()
+	s, err := start()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%shttp://%s\n", node.ReadyPrefix, s.Addr())
+	<-stop.Done()
+	s.Stop(stop.force)
+	return nil
+}

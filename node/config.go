@@ -1,0 +1,96 @@
+package node
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"kvferry/agent"
+	"kvferry/engine"
+	"kvferry/kvcache"
+)
+
+// EmbeddedModel is the name that stands for the model inside the binary.
+const EmbeddedModel = "embedded"
+
+// EngineConfig is what an engine's process is told.
+type EngineConfig struct {
+	Role engine.Role
+	// Model is EmbeddedModel or the path of a GGUF file.
+	Model string
+	// Listen is the HTTP address, AgentListen the transfer agent's.
+	Listen, AgentListen string
+	// BlockTokens is the number of tokens of a block, KVDType their type, f16 or f32.
+	BlockTokens int
+	KVDType     string
+	// KVBlocks is the size of each layer group's pool; 0 takes four whole contexts.
+	KVBlocks int
+	// ChunkedPrefill cuts prompts into chunks of at most ChunkTokens tokens a pass.
+	ChunkedPrefill bool
+	ChunkTokens    int
+	// Pipelined sends each chunk's KV when it is computed.
+	Pipelined bool
+	// MaxSeqs is the number of compute slots, MaxWaiting of places in the queue.
+	MaxSeqs, MaxWaiting int
+	// TransferTimeout is kv_transfer_timeout.
+	TransferTimeout time.Duration
+	// DrainTimeout is how long requests may go on after the order to stop.
+	DrainTimeout time.Duration
+	Log          *slog.Logger
+	// WrapAgent, if set, decorates the transfer agent; tests put faults and slow links there.
+	WrapAgent func(agent.Agent) agent.Agent
+	// Observe, if set, is told of each record when it happens.
+	Observe func(engine.Record)
+}
+
+// DefaultEngineConfig is what an engine does when nothing is asked for.
+func DefaultEngineConfig() EngineConfig {
+	return EngineConfig{
+		Model:  EmbeddedModel,
+		Listen: "127.0.0.1:0", AgentListen: "127.0.0.1:0",
+		BlockTokens: 16, KVDType: kvcache.F16.String(),
+		ChunkedPrefill: true, ChunkTokens: 256,
+		MaxSeqs: 32, MaxWaiting: 1024,
+		TransferTimeout: time.Minute, DrainTimeout: 30 * time.Second,
+	}
+}
+
+// blocksFor is the size of each pool.
+func (c EngineConfig) blocksFor(l kvcache.Layout, context int) []int {
+	n := c.KVBlocks
+	if n == 0 {
+		n = 4 * l.TotalBlocks(context)
+	}
+	blocks := make([]int, len(l.Groups))
+	for g := range blocks {
+		blocks[g] = n
+	}
+	return blocks
+}
+
+// Validate reports the first setting that is wrong, by its flag's name, before anything is
+// loaded or opened.
+func (c EngineConfig) Validate() error {
+	if _, err := kvcache.ParseDType(c.KVDType); err != nil {
+		return err
+	}
+	switch {
+	case c.BlockTokens < 1:
+		return fmt.Errorf("block-tokens %d: want at least 1", c.BlockTokens)
+	case c.KVBlocks < 0:
+		return fmt.Errorf("kv-blocks %d: want at least 1, or 0 for four whole contexts", c.KVBlocks)
+	case c.ChunkTokens < 1:
+		return fmt.Errorf("chunk-tokens %d: want at least 1", c.ChunkTokens)
+	case c.MaxSeqs < 1:
+		return fmt.Errorf("max-seqs %d: want at least 1", c.MaxSeqs)
+	case c.MaxWaiting < 1:
+		return fmt.Errorf("max-waiting %d: want at least 1", c.MaxWaiting)
+	case c.TransferTimeout <= 0:
+		return fmt.Errorf("kv-transfer-timeout %s: want more than 0", c.TransferTimeout)
+	case c.DrainTimeout < 0:
+		return fmt.Errorf("drain-timeout %s: want 0 or more", c.DrainTimeout)
+	case c.Pipelined && !c.ChunkedPrefill:
+		return fmt.Errorf("pipelined needs enable-chunked-prefill: slices follow the scheduler's chunks")
+	}
+	return nil
+}

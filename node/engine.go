@@ -1,0 +1,242 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kvferry/agent"
+	"kvferry/agent/memory"
+	"kvferry/agent/tcp"
+	"kvferry/engine"
+	"kvferry/runner"
+	"kvferry/telemetry"
+	"kvferry/wire"
+)
+
+// Engine is one engine's process: its machine in a loop, its agent, and HTTP before them.
+type Engine struct {
+	cfg      EngineConfig
+	life     wire.Life
+	run      runner.Runner
+	pools    []*memory.Memory
+	agent    agent.Agent
+	loop     *loop
+	metrics  *telemetry.Engine
+	listener net.Listener
+	server   *http.Server
+	draining atomic.Bool
+	active   sync.WaitGroup // requests that are being answered
+	began    time.Time
+	stopLoop context.CancelFunc
+}
+
+// StartEngine loads the model, maps the pools and begins to serve. What it opened it closes
+// again when it fails.
+func StartEngine(cfg EngineConfig) (e *Engine, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	e = &Engine{cfg: cfg, began: time.Now()}
+	defer func() {
+		if err != nil {
+			e.close(context.Background())
+			e = nil
+		}
+	}()
+	if _, err := rand.Read(e.life[:]); err != nil {
+		return e, fmt.Errorf("life: %w", err)
+	}
+	if e.run, err = openRunner(cfg); err != nil {
+		return e, err
+	}
+	blocks := cfg.blocksFor(e.run.Layout(), e.run.Model().Context)
+	if err := e.mapPools(blocks); err != nil {
+		return e, err
+	}
+	pools, err := e.startAgent(blocks)
+	if err != nil {
+		return e, err
+	}
+	if err := e.startLoop(blocks, pools); err != nil {
+		return e, err
+	}
+	if e.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
+		return e, fmt.Errorf("listen: %w", err)
+	}
+	e.server = newServer(e.handler(), cfg.Log)
+	go serveHTTP(e.server, e.listener, cfg.Log)
+	return e, nil
+}
+
+// mapPools maps one pool a layer group, outside the heap, and hands them to the runner.
+func (e *Engine) mapPools(blocks []int) error {
+	layout := e.run.Layout()
+	var mem [][]byte
+	for g, n := range blocks {
+		m, err := memory.Map(fmt.Sprintf("kvferry-group-%d", g), n*layout.BlockBytes(g))
+		if err != nil {
+			return fmt.Errorf("pool of layer group %d: %w", g, err)
+		}
+		e.pools = append(e.pools, m)
+		mem = append(mem, m.Bytes())
+	}
+	return e.run.Attach(mem)
+}
+
+// startAgent registers the pools and begins to accept peers. An aggregated engine has none.
+func (e *Engine) startAgent(blocks []int) ([]wire.Pool, error) {
+	if e.cfg.Role == engine.Aggregated {
+		return nil, nil
+	}
+	e.agent = tcp.New(tcp.Options{Listen: e.cfg.AgentListen, Log: e.cfg.Log})
+	if e.cfg.WrapAgent != nil {
+		e.agent = e.cfg.WrapAgent(e.agent)
+	}
+	layout := e.run.Layout()
+	var pools []wire.Pool
+	for g, m := range e.pools {
+		region, err := e.agent.Register(m.Bytes())
+		if err != nil {
+			return nil, fmt.Errorf("register pool of layer group %d: %w", g, err)
+		}
+		pools = append(pools, wire.Pool{
+			Region: uint32(region), Blocks: uint32(blocks[g]), BlockBytes: uint64(layout.BlockBytes(g)),
+		})
+	}
+	return pools, e.agent.Start(wire.Hello{
+		Life: e.life, Role: e.cfg.Role.String(), Identity: identity(e.run),
+		Geometry: wire.Geometry{TensorParallel: 1, PipelineParallel: 1, Pools: pools},
+	})
+}
+
+// identity is what must be equal on both sides.
+func identity(r runner.Runner) wire.Identity {
+	l := r.Layout()
+	id := wire.Identity{
+		Version: wire.Version, Model: r.Model().Hash, DType: l.DType.String(),
+		BlockTokens: uint32(l.BlockTokens), KVHeads: uint32(l.KVHeads), HeadDim: uint32(l.HeadDim),
+	}
+	for _, g := range l.Groups {
+		w := wire.Group{Window: uint32(g.Window)}
+		for _, layer := range g.Layers {
+			w.Layers = append(w.Layers, uint16(layer))
+		}
+		id.Groups = append(id.Groups, w)
+	}
+	return id
+}
+
+func (e *Engine) startLoop(blocks []int, pools []wire.Pool) error {
+	model := e.run.Model()
+	machine, err := engine.New(engine.Config{
+		Role: e.cfg.Role, Layout: e.run.Layout(), Blocks: blocks,
+		MaxSeqs: e.cfg.MaxSeqs, MaxWaiting: e.cfg.MaxWaiting,
+		Chunked: e.cfg.ChunkedPrefill, ChunkTokens: e.cfg.ChunkTokens, Pipelined: e.cfg.Pipelined,
+		Timeout: int64(e.cfg.TransferTimeout), Context: model.Context, Ends: model.Ends,
+		Text:    e.run.Tokenizer().Bytes,
+		Fencing: e.agent == nil || e.agent.Capabilities().Fencing,
+	})
+	if err != nil {
+		return err
+	}
+	e.metrics = telemetry.NewEngine(e.cfg.Role.String(), e.gauges)
+	e.loop = &loop{
+		machine: machine, run: e.run, agent: e.agent, lists: newLists(pools),
+		metrics: e.metrics, observe: e.cfg.Observe, log: e.cfg.Log, began: time.Now(),
+		commands: make(chan func(int64)), passes: make(chan engine.Compute, 1),
+		results: make(chan engine.Computed), answers: map[string]*answer{}, stopped: make(chan struct{}),
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	e.stopLoop = stop
+	go e.loop.serve(ctx)
+	return nil
+}
+
+func (e *Engine) gauges() telemetry.Gauges {
+	c, peers, err := e.loop.counts()
+	if err != nil {
+		return telemetry.Gauges{}
+	}
+	return telemetry.Gauges{
+		Blocks: c.Blocks, Free: c.Free, Running: c.Running, Waiting: c.Waiting,
+		Send: c.Send, Receive: c.Receive, Parked: c.Parked, Peers: peers,
+	}
+}
+
+// Addr is the HTTP address.
+func (e *Engine) Addr() string { return e.listener.Addr().String() }
+
+// AgentAddr is where the transfer agent listens; empty in an aggregated engine.
+func (e *Engine) AgentAddr() string {
+	if e.agent == nil {
+		return ""
+	}
+	return e.agent.Addr()
+}
+
+// Counts tells what the engine holds.
+func (e *Engine) Counts() (engine.Counts, error) {
+	c, _, err := e.loop.counts()
+	return c, err
+}
+
+// Stop refuses new requests, lets the running ones end for at most the drain time-out or
+// until ctx ends, and closes everything.
+func (e *Engine) Stop(ctx context.Context) {
+	e.draining.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.DrainTimeout)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		e.active.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		e.cfg.Log.Warn("drain ended with requests running")
+	}
+	e.close(ctx)
+}
+
+// close ends what was started, the last first. Memory is unmapped only when nobody can touch
+// it any more.
+func (e *Engine) close(ctx context.Context) {
+	if e.server != nil {
+		closeServer(ctx, e.server)
+	} else if e.listener != nil {
+		e.listener.Close()
+	}
+	if e.stopLoop != nil {
+		e.stopLoop()
+		<-e.loop.stopped
+		e.loop.computed.Wait()
+	}
+	if e.agent != nil {
+		closing, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		if err := e.agent.Close(closing); err != nil {
+			e.cfg.Log.Error("agent did not close; its memory stays mapped", "err", err)
+			return
+		}
+	}
+	if e.run != nil {
+		e.run.Close()
+	}
+	for _, m := range e.pools {
+		m.Close()
+	}
+}
+
+// closeTimeout is how long the agent may take to let go of the memory.
+const closeTimeout = 5 * time.Second
