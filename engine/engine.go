@@ -173,6 +173,7 @@ func (e *Engine) submit(now int64, r Request) {
 		e.finish(s, "", err)
 		if r.Leg == PrefillLeg && err != ErrDuplicate {
 			e.bury(r.ID, err)
+			e.refuseParked(r.ID, err)
 		}
 		return
 	}
