@@ -9,5 +9,5 @@ const TinyName = "kvferry-tiny"
 
 // Tiny is the embedded model as a GGUF file.
 //
-//go:embed tiny/kvferry-tiny.gguf
+//go:embed kvferry-tiny.gguf
 var Tiny []byte
