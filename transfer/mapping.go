@@ -1,0 +1,111 @@
+package transfer
+
+import "kvferry/kvcache"
+
+// Piece is a contiguous part of a block that one rank writes into one rank of the receiver.
+// Src and Dst are offsets within a block of either's, in bytes.
+type Piece struct {
+	DstRank       int
+	Src, Dst, Len int
+}
+
+// Mapping says which bytes of a block go where when the sender is cut into ranks in one way
+// and the receiver in another. It follows from the two geometries alone, so both sides know it
+// without a word. Of ranks that hold the same head one is elected to write it.
+type Mapping struct {
+	// pieces[writer][group]
+	pieces [][][]Piece
+}
+
+// NewMapping maps the sender's geometry onto the receiver's. Equal geometries give one piece
+// a block, the whole of it.
+func NewMapping(l kvcache.Layout, sender, receiver kvcache.Parallel) (*Mapping, error) {
+	from, err := l.Shards(sender)
+	if err != nil {
+		return nil, err
+	}
+	to, err := l.Shards(receiver)
+	if err != nil {
+		return nil, err
+	}
+	m := &Mapping{pieces: make([][][]Piece, len(from))}
+	for w := range m.pieces {
+		m.pieces[w] = make([][]Piece, len(l.Groups))
+	}
+	for d, dst := range to {
+		for g := range l.Groups {
+			m.fill(l, from, d, dst, g)
+		}
+	}
+	return m, nil
+}
+
+// fill finds a writer for each head of each layer of one group that a receiver's rank holds, in
+// the order of the receiver's memory.
+func (m *Mapping) fill(l kvcache.Layout, from []kvcache.Shard, d int, dst kvcache.Shard, g int) {
+	for layer := dst.Layers[g].Start; layer < dst.Layers[g].End; layer++ {
+		for kv := range 2 {
+			for head := dst.Heads.Start; head < dst.Heads.End; head++ {
+				w := elect(from, d, g, layer, head)
+				m.add(w, g, Piece{
+					DstRank: d,
+					Src:     from[w].HeadOffset(g, layer, kv, head),
+					Dst:     dst.HeadOffset(g, layer, kv, head),
+					Len:     l.HeadBytes(),
+				})
+			}
+		}
+	}
+}
+
+// elect is the rank that writes a head to the receiver's rank d: of those that hold it, another
+// one for each d, so that they share the work.
+func elect(from []kvcache.Shard, d, g, layer, head int) int {
+	var holders []int
+	for w, s := range from {
+		if s.Holds(g, layer, head) {
+			holders = append(holders, w)
+		}
+	}
+	return holders[d%len(holders)]
+}
+
+// add appends a piece, or lengthens the last one where both sides go on.
+func (m *Mapping) add(w, g int, p Piece) {
+	list := m.pieces[w][g]
+	if n := len(list); n > 0 {
+		last := &list[n-1]
+		if last.DstRank == p.DstRank && last.Src+last.Len == p.Src && last.Dst+last.Len == p.Dst {
+			last.Len += p.Len
+			return
+		}
+	}
+	m.pieces[w][g] = append(list, p)
+}
+
+// Writers is the number of sending ranks. Each sends at least its last slice.
+func (m *Mapping) Writers() int { return len(m.pieces) }
+
+// Pieces are the parts of each block of group g that a writer writes.
+func (m *Mapping) Pieces(writer, g int) []Piece { return m.pieces[writer][g] }
+
+// Owes reports whether a writer has any byte to write.
+func (m *Mapping) Owes(writer int) bool {
+	for _, p := range m.pieces[writer] {
+		if len(p) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Bytes is the size of what a writer's share of a plan copies.
+func (m *Mapping) Bytes(writer int, plan []GroupCopy) uint64 {
+	var n uint64
+	for _, c := range plan {
+		for _, p := range m.pieces[writer][c.Group] {
+			n += uint64(len(c.Src)) * uint64(p.Len)
+		}
+	}
+	return n
+}
