@@ -65,15 +65,13 @@ func (a *answer) copy(resp *http.Response) error {
 func (a *answer) copyEvents(resp *http.Response) error {
 	buf := make([]byte, 0, chunk)
 	for {
-		if len(buf) == cap(buf) {
-			if len(buf) >= maxEvent {
-				return fmt.Errorf("%w: more than %d bytes", openai.ErrEventTooLong, maxEvent)
-			}
-			buf = slices.Grow(buf, len(buf))
-		}
+		buf = slices.Grow(buf, chunk)
 		n, err := resp.Body.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		whole := wholeEvents(buf)
+		if len(buf)-whole > maxEvent {
+			return fmt.Errorf("%w: more than %d bytes", openai.ErrEventTooLong, maxEvent)
+		}
 		if err == io.EOF {
 			whole = len(buf)
 		}
