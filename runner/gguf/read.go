@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -17,6 +18,8 @@ const (
 	// maxNesting bounds arrays of arrays, which real files hardly use.
 	maxNesting = 4
 )
+
+var errNoGGUF = errors.New("not a GGUF file")
 
 // Parse reads a file held in memory. The data must stay unchanged while File is used.
 func Parse(data []byte) (*File, error) { return Read(bytes.NewReader(data), int64(len(data))) }
@@ -35,9 +38,15 @@ func Read(src io.ReaderAt, size int64) (*File, error) {
 }
 
 func (f *File) readHeader(r *reader) error {
-	head, err := r.bytes(4)
-	if err != nil || string(head) != magic {
-		return fmt.Errorf("not a GGUF file")
+	if r.left < int64(len(magic)) {
+		return errNoGGUF
+	}
+	head, err := r.bytes(uint64(len(magic)))
+	if err != nil {
+		return err
+	}
+	if string(head) != magic {
+		return errNoGGUF
 	}
 	if f.Version, err = r.u32(); err != nil {
 		return err

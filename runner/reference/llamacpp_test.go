@@ -25,9 +25,9 @@ type peer struct {
 	vocab llama.Vocab
 }
 
-// loadPeer loads the library that KVFERRY_LLAMA_LIB names, and the file into it. Without
-// the variable the test is skipped, except in CI, where it must not be.
-func loadPeer(t *testing.T, file []byte) *peer {
+// needPeer loads the library that KVFERRY_LLAMA_LIB names. Without the variable the test is
+// skipped, except in CI, where it must not be.
+func needPeer(t *testing.T) {
 	t.Helper()
 	lib := os.Getenv("KVFERRY_LLAMA_LIB")
 	if lib == "" {
@@ -37,13 +37,18 @@ func loadPeer(t *testing.T, file []byte) *peer {
 		}
 		t.Skip(how)
 	}
-	runtime.LockOSThread()
-	t.Cleanup(runtime.UnlockOSThread)
 	if err := llama.Load(lib); err != nil {
 		t.Fatal(err)
 	}
 	llama.LogSet(llama.LogSilent())
 	llama.Init()
+}
+
+// loadPeer gives llama.cpp a model file. The test keeps its thread from here on.
+func loadPeer(t *testing.T, file []byte) *peer {
+	t.Helper()
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
 	path := filepath.Join(t.TempDir(), "model.gguf")
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
@@ -112,6 +117,7 @@ const llamaBound = 0.02
 
 // Teacher-forced: both compute the same tokens, whatever each would have chosen.
 func TestLlamaCpp(t *testing.T) {
+	needPeer(t)
 	text := longCase(t).IDs
 	for _, c := range []struct {
 		name string
@@ -178,6 +184,7 @@ func topGap(logits []float32) float64 {
 // an empty text or a zero byte. It also reads overlong forms and surrogates as characters,
 // where we, like Go, see bytes that are not UTF-8.)
 func TestLlamaCppTokenizer(t *testing.T) {
+	needPeer(t)
 	p := loadPeer(t, models.Tiny)
 	r := loadTiny(t, kvcache.F16)
 	for _, text := range []string{
