@@ -21,15 +21,20 @@ type Destination struct {
 }
 
 // Plan says which blocks one slice copies: those of span that the receiver's final window
-// needs (PIPE-08), that it does not hold already, and that its list reaches. Source lists are
+// needs (PIPE-08), that it does not hold already, and that its list reaches. A receiver that
+// holds the whole prompt needs no block, not even a partial last one. Source lists are
 // capped at the span's end, which is where the computing has come to, before the window trim;
 // both lists are projected on what is left (PIPE-05, PIPE-06). A block that is due and not
 // resident on the source is an error: it would be missing on the receiver.
 func Plan(l kvcache.Layout, promptLen int, span kvcache.Span, src []kvcache.BlockTable, dst Destination) ([]GroupCopy, error) {
 	total := l.TotalBlocks(promptLen)
+	held := dst.Start / l.BlockTokens
+	if dst.Start >= promptLen {
+		held = total
+	}
 	var out []GroupCopy
 	for g, group := range l.Groups {
-		first := max(kvcache.StaleEnd(promptLen, group.Window, l.BlockTokens), dst.Start/l.BlockTokens)
+		first := max(kvcache.StaleEnd(promptLen, group.Window, l.BlockTokens), held)
 		due := span.Intersect(kvcache.Span{Start: max(first, total-len(dst.Blocks[g])), End: total})
 		if due.Len() == 0 {
 			continue
