@@ -1,0 +1,91 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// TestSend and TestReceive run the scripts of testdata. A line is an event; what follows it
+// is what the session then puts out, and where it stands. Time goes on only by at=; a
+// session's clock is what the last at= said.
+func TestSend(t *testing.T) {
+	datadriven.Walk(t, "testdata/send", func(t *testing.T, path string) {
+		var s *sendScript
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd == "new" {
+				s = newSendScript(t, d)
+			} else {
+				s.run(t, d)
+			}
+			return s.show()
+		})
+	})
+}
+
+func TestReceive(t *testing.T) {
+	datadriven.Walk(t, "testdata/receive", func(t *testing.T, path string) {
+		var r *receiveScript
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd == "new" {
+				r = newReceiveScript(t, d)
+			} else {
+				r.run(t, d)
+			}
+			return r.show()
+		})
+	})
+}
+
+// clock moves to a line's at=, if it has one.
+func clock(t *testing.T, d *datadriven.TestData, now *int64) {
+	var at string
+	if d.MaybeScanArgs(t, "at", &at) {
+		*now = duration(t, d, at)
+	}
+}
+
+func duration(t *testing.T, d *datadriven.TestData, s string) int64 {
+	v, err := time.ParseDuration(s)
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	return int64(v)
+}
+
+// arg reads an argument, or leaves the default.
+func arg[T any](t *testing.T, d *datadriven.TestData, name string, value T) T {
+	d.MaybeScanArgs(t, name, &value)
+	return value
+}
+
+// windows are the layer groups' windows; one full group if a script says nothing.
+func windows(t *testing.T, d *datadriven.TestData) []int {
+	a, ok := d.Arg("windows")
+	if !ok {
+		return []int{0}
+	}
+	list := make([]int, len(a.Vals))
+	for i := range list {
+		a.Scan(t, i, &list[i])
+	}
+	return list
+}
+
+func errOf(text string) error {
+	if text == "" {
+		return nil
+	}
+	return errors.New(text)
+}
+
+// causeOf is a cause by its name in a script; cancelled is the one that has a meaning.
+func causeOf(name string) error {
+	if name == "cancelled" {
+		return fmt.Errorf("%w: the client left", ErrCancelled)
+	}
+	return errors.New(name)
+}

@@ -1,0 +1,110 @@
+package transfer
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"kvferry/kvcache"
+	"kvferry/wire"
+)
+
+// sendScript is a Send and what its engine would know of it.
+type sendScript struct {
+	send   *Send
+	cfg    SendConfig
+	tables []kvcache.BlockTable
+	cursor int // prompt tokens computed
+	first  bool
+	now    int64
+}
+
+// newSendScript reads: new prompt=N [tpb=4] [windows=(0,..)] [monolithic] [hit=N]
+func newSendScript(t *testing.T, d *datadriven.TestData) *sendScript {
+	s := &sendScript{first: true, cursor: arg(t, d, "hit", 0)}
+	prompt := arg(t, d, "prompt", 16)
+	s.cfg = SendConfig{
+		Request: "r", Layout: layoutOf(arg(t, d, "tpb", 4), windows(t, d)...), PromptLen: prompt,
+		TokenHash: wire.TokenHash(tokensOf(prompt)), Pipelined: !d.HasArg("monolithic"), Timeout: duration(t, d, "12s"),
+	}
+	s.tables = srcTables(s.cfg.Layout, prompt)
+	s.send = NewSend(s.cfg, s.now)
+	return s
+}
+
+func (s *sendScript) run(t *testing.T, d *datadriven.TestData) {
+	clock(t, d, &s.now)
+	switch d.Cmd {
+	case "start": // a pass over the next chunk goes out
+		s.send.Step(s.now, ChunkStarted{})
+	case "computed": // and comes back: computed to=N [err=..]
+		s.computed(t, d)
+	case "chunk": // both at once
+		s.send.Step(s.now, ChunkStarted{})
+		s.computed(t, d)
+	case "preempt": // the cursor moves back: preempt to=N
+		s.cursor, s.first = arg(t, d, "to", 0), true
+	case "register":
+		s.send.Step(s.now, s.registration(t, d))
+	case "copied": // copied slice=N [err=..]
+		s.send.Step(s.now, Copied{Slice: arg(t, d, "slice", 0), Err: errOf(arg(t, d, "err", ""))})
+	case "withdraw":
+		s.send.Step(s.now, Withdrawn{
+			Peer: life(arg(t, d, "peer", "D")),
+			Msg:  &wire.Withdraw{Request: "r", Epoch: arg(t, d, "epoch", uint64(7)), Reason: "it left"},
+		})
+	case "peer-gone":
+		s.send.Step(s.now, PeerGone{Peer: life(arg(t, d, "peer", "D")), Err: errOf("reset")})
+	case "cancel":
+		s.send.Step(s.now, Cancel{Cause: causeOf(arg(t, d, "cause", "cancelled"))})
+	case "tick":
+		s.send.Tick(s.now)
+	default:
+		d.Fatalf(t, "unknown command %s", d.Cmd)
+	}
+}
+
+func (s *sendScript) computed(t *testing.T, d *datadriven.TestData) {
+	c := kvcache.Chunk{Start: s.cursor, End: arg(t, d, "to", 0), First: s.first}
+	c.Last = c.End == s.cfg.PromptLen
+	ev := ChunkComputed{Chunk: c, Tables: s.tables, Err: errOf(arg(t, d, "err", ""))}
+	if c.Last {
+		ev.Aux = &wire.Aux{First: wire.TokenLogprob{Token: 42}}
+	}
+	s.cursor, s.first = c.End, false
+	s.send.Step(s.now, ev)
+}
+
+// registration is a receiver's that fits, but for what a line changes: peer= epoch= task=
+// prompt= start= hash= groups= extra= block= pools=
+func (s *sendScript) registration(t *testing.T, d *datadriven.TestData) Registered {
+	l := s.cfg.Layout
+	m := &wire.Register{
+		Request: "r", Task: arg(t, d, "task", uint32(3)), Epoch: arg(t, d, "epoch", uint64(7)),
+		PromptLen: arg(t, d, "prompt", uint32(s.cfg.PromptLen)), TokenHash: s.cfg.TokenHash,
+		DstStart: arg(t, d, "start", uint32(0)), Blocks: dstLists(l, s.cfg.PromptLen),
+	}
+	if d.HasArg("hash") {
+		m.TokenHash[0]++
+	}
+	m.Blocks = m.Blocks[:arg(t, d, "groups", len(m.Blocks))]
+	for range arg(t, d, "extra", 0) {
+		m.Blocks[0] = append(m.Blocks[0], 0)
+	}
+	if d.HasArg("block") {
+		m.Blocks[0][0] = arg(t, d, "block", int32(0))
+	}
+	poolBlocks := pools(l)
+	poolBlocks = poolBlocks[:arg(t, d, "pools", len(poolBlocks))]
+	return Registered{Peer: life(arg(t, d, "peer", "D")), Msg: m, PoolBlocks: poolBlocks}
+}
+
+func (s *sendScript) show() string {
+	out := showOutputs(s.send.Outputs())
+	end := ""
+	if s.send.Ended() {
+		end = ", ended"
+	}
+	return out + fmt.Sprintf("= %s%s, %s\n", s.send.Status().name(), end, showDeadline(s.send.Deadline()))
+}

@@ -1,0 +1,117 @@
+package transfer
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"kvferry/wire"
+)
+
+// showOutputs prints what a machine puts out, one output a line.
+func showOutputs(outs []Output) string {
+	var b strings.Builder
+	for _, o := range outs {
+		b.WriteString(showOutput(o))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func showOutput(o Output) string {
+	switch o := o.(type) {
+	case Copy:
+		return fmt.Sprintf("copy %d to %s under epoch %d:%s, then %s",
+			o.Slice, lifeName(o.Peer), o.Epoch, showGroups(o.Groups), showMessage(o.Notice))
+	case Notify:
+		return fmt.Sprintf("notify %s: %s", lifeName(o.Peer), showMessage(o.Msg))
+	case Grant:
+		s := fmt.Sprintf("grant %s epoch %d:", lifeName(o.Peer), o.Epoch)
+		for g, blocks := range o.Blocks {
+			s += fmt.Sprintf(" g%d %v", g, blocks)
+		}
+		return s
+	case Revoke:
+		return fmt.Sprintf("revoke epoch %d", o.Epoch)
+	case Drop:
+		return fmt.Sprintf("drop %s: %v", lifeName(o.Peer), o.Err)
+	case Failed:
+		return fmt.Sprintf("failed: %s", short(o.Err.Error()))
+	case Sent:
+		return "sent: " + showStats(o.Stats)
+	case Received:
+		return fmt.Sprintf("received first token %d: %s", o.Aux.First.Token, showStats(o.Stats))
+	case Record:
+		return fmt.Sprintf("record: slice %d %s", o.Slice, [...]string{1: "due", 2: "posted", 3: "landed"}[o.What])
+	}
+	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o), "transfer."))
+}
+
+func showGroups(groups []GroupCopy) string {
+	if len(groups) == 0 {
+		return " nothing"
+	}
+	var b strings.Builder
+	for _, g := range groups {
+		fmt.Fprintf(&b, " g%d %v->%v", g.Group, g.Src, g.Dst)
+	}
+	return b.String()
+}
+
+func showMessage(m wire.Message) string {
+	switch m := m.(type) {
+	case *wire.Result:
+		s := fmt.Sprintf("result(task %d epoch %d", m.Task, m.Epoch)
+		if m.Status == wire.StatusOK {
+			s += fmt.Sprintf(" slice %d, %d bytes", m.Slice, m.Bytes)
+		}
+		if m.Last && m.Status == wire.StatusOK {
+			s += fmt.Sprintf(", last of %d", m.Count)
+		}
+		if m.Aux != nil {
+			s += fmt.Sprintf(", aux %d", m.Aux.First.Token)
+		}
+		if m.Status != wire.StatusOK {
+			s += fmt.Sprintf(" %s: %s", m.Status, short(m.Reason))
+			if m.Last {
+				s += "; drained"
+			}
+		}
+		return s + ")"
+	case *wire.Register:
+		return fmt.Sprintf("register(task %d epoch %d prompt %d start %d blocks %v)", m.Task, m.Epoch, m.PromptLen, m.DstStart, m.Blocks)
+	case *wire.Withdraw:
+		return fmt.Sprintf("withdraw(epoch %d: %s)", m.Epoch, short(m.Reason))
+	case *wire.Progress:
+		return fmt.Sprintf("progress(task %d epoch %d)", m.Task, m.Epoch)
+	}
+	return fmt.Sprintf("%#v", m)
+}
+
+// short leaves out of a life the zeros after its letter.
+func short(s string) string {
+	for c := byte('A'); c <= 'Z'; c++ {
+		s = strings.ReplaceAll(s, life(string(c)).String(), string(c))
+	}
+	return s
+}
+
+func showStats(s Stats) string {
+	out := fmt.Sprintf("%d slices, %d bytes", s.Slices, s.Bytes)
+	if s.Busy > 0 {
+		out += fmt.Sprintf(", busy %v, hidden %v, exposed %v",
+			time.Duration(s.Busy), time.Duration(s.Hidden), time.Duration(s.Exposed))
+	}
+	return out
+}
+
+func showDeadline(at int64) string {
+	if at == Never {
+		return "no deadline"
+	}
+	return fmt.Sprintf("deadline %v", time.Duration(at))
+}
+
+func (s SendStatus) name() string {
+	return [...]string{"init", "ready", "transferring", "transferred", "fully transferred", "error"}[s]
+}
