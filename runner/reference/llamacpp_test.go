@@ -16,6 +16,8 @@ import (
 	"kvferry/kvcache"
 	"kvferry/models"
 	"kvferry/runner"
+	"kvferry/runner/bpe"
+	"kvferry/runner/gguf"
 	"kvferry/runner/reference/reftest"
 )
 
@@ -199,12 +201,38 @@ func TestLlamaCppTokenizer(t *testing.T) {
 		"\xff", "a\xffb", "\xc3", "\xc3(", "\xe4\xbd", "\xf0\x9f\x98", "\xf8\x88\x80\x80\x80",
 		longCase(t).Prompt,
 	} {
-		var want []int32
-		for _, id := range llama.Tokenize(p.vocab, text, false, false) {
-			want = append(want, int32(id))
-		}
-		if got := r.Tokenizer().Encode(text); !slices.Equal(got, want) {
-			t.Errorf("%q: tokens %v, llama.cpp has %v", text, got, want)
-		}
+		sameTokens(t, r, p, text)
+	}
+}
+
+// User-defined tokens are found in text, longer ones first; control tokens are not.
+func TestLlamaCppUserDefined(t *testing.T) {
+	needPeer(t)
+	file := reftest.Model(reftest.ModelOptions{Merges: []string{"a b", "ab c", "a a", "b c"}})
+	f, err := gguf.Parse(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, _ := f.Strs("tokenizer.ggml.tokens")
+	kinds, _ := f.Value("tokenizer.ggml.token_type")
+	for id, text := range map[int]string{200: "<|us", 201: "<|user|>", 202: "us", 203: " x"} {
+		tokens[id] = text
+		kinds.([]int32)[id] = int32(bpe.UserDefined)
+	}
+	file = edit(t, file, map[string]any{"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": kinds})
+	p, r := loadPeer(t, file), loadModel(t, file, 16, kvcache.F16)
+	for _, text := range []string{"a<|user|>b", "<|us<|user|>", "<|user<|us|>", "use us", "a x  x", "abc aabc <bos>", "aaab\xc5\x81"} {
+		sameTokens(t, r, p, text)
+	}
+}
+
+func sameTokens(t *testing.T, r *Runner, p *peer, text string) {
+	t.Helper()
+	var want []int32
+	for _, id := range llama.Tokenize(p.vocab, text, false, false) {
+		want = append(want, int32(id))
+	}
+	if got := r.Tokenizer().Encode(text); !slices.Equal(got, want) {
+		t.Errorf("%q: tokens %v, llama.cpp has %v", text, got, want)
 	}
 }
