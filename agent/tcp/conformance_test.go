@@ -1,0 +1,25 @@
+package tcp_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"kvferry/agent"
+	"kvferry/agent/agenttest"
+	"kvferry/agent/tcp"
+)
+
+func newAgent(bulk int) agenttest.Make {
+	return func(t testing.TB, o agenttest.Options) agent.Agent {
+		opt := tcp.Options{
+			Listen: o.Addr, Log: slog.New(slog.DiscardHandler), RevokeGrace: o.RevokeGrace,
+			FrameBytes: o.FrameBytes, Bulk: bulk,
+		}
+		if o.Gate != nil {
+			opt.Conn = o.Gate.Bulk
+		}
+		return tcp.New(opt)
+	}
+}
+
+func TestConformance(t *testing.T) { agenttest.Run(t, newAgent(1)) }
