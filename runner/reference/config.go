@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"kvferry/kvcache"
 	"kvferry/runner/gguf"
@@ -245,7 +244,7 @@ func (k *keys) ropeScale() float64 {
 
 // unsupported refuses features whose keys are there and not switched off.
 func (k *keys) unsupported() {
-	off := []string{"expert_count", "attn_logit_softcapping", "final_logit_softcapping", "attention.scale", "logit_scale", "rope.scale_linear"}
+	off := []string{"expert_count", "attn_logit_softcapping", "final_logit_softcapping", "attention.scale", "logit_scale", "rope.scale_linear", "rope.scaling.attn_factor"}
 	if k.prefix == archLlama+"." {
 		off = append(off, "attention.sliding_window")
 	}
@@ -254,11 +253,6 @@ func (k *keys) unsupported() {
 		case nil, uint32(0), int32(0), float32(0):
 		default:
 			k.fail(key, "%v is not supported", v)
-		}
-	}
-	for _, key := range k.f.Keys() {
-		if strings.HasPrefix(key, k.prefix+"rope.scaling.yarn") {
-			k.note(fmt.Errorf("key %q is not supported", key))
 		}
 	}
 }

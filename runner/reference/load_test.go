@@ -126,3 +126,22 @@ func TestLoadDamaged(t *testing.T) {
 		}
 	}
 }
+
+// Partial sums end at whole heads and columns, as the package's documentation says, so that
+// ranks which hold whole quarters can agree with us.
+func TestQuarters(t *testing.T) {
+	for _, c := range []struct {
+		n, size int
+		want    [4]int
+	}{
+		{8, 32, [4]int{64, 128, 192, 256}},
+		{768, 1, [4]int{192, 384, 576, 768}},
+		{9, 64, [4]int{128, 256, 384, 576}},
+		{6, 10, [4]int{10, 30, 40, 60}},
+		{1, 4, [4]int{0, 0, 0, 4}},
+	} {
+		if got := quarters(c.n, c.size); got != c.want {
+			t.Errorf("quarters of %d of size %d end at %v, want %v", c.n, c.size, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package emulated
+
+// known is what the runner remembers of one layer group's blocks: which rows it has written
+// or verified, and for which chain.
+type known struct {
+	tokens int // of a block
+	blocks []knownBlock
+	links  []link  // [block][token]
+	token  []int32 // likewise
+}
+
+// knownBlock: rows [from,to) of logical block number are known, after the link before.
+type knownBlock struct {
+	number   int
+	before   link
+	from, to int
+}
+
+func newKnown(blocks, tokens int) known {
+	return known{
+		tokens: tokens, blocks: make([]knownBlock, blocks),
+		links: make([]link, blocks*tokens), token: make([]int32, blocks*tokens),
+	}
+}
+
+// at gives the links and tokens of a block's rows.
+func (k *known) at(block int) ([]link, []int32) {
+	i := block * k.tokens
+	return k.links[i : i+k.tokens], k.token[i : i+k.tokens]
+}
+
+// forget drops what is remembered of a block.
+func (k *known) forget(block int) { k.blocks[block] = knownBlock{} }
+
+// span is the rows of a block that a pass sees, and the link before the first of them if
+// that is known.
+type span struct {
+	number   int // of the logical block
+	from, to int
+	before   link
+	linked   bool
+}
+
+// covers says up to which row a block is known from the span's first row on, as part of the
+// same chain; 0 is nothing.
+func (k *known) covers(block int, s span) int {
+	b := k.blocks[block]
+	if b.to == 0 || b.number != s.number || b.from > s.from || b.to <= s.from {
+		return 0
+	}
+	if s.linked {
+		links, _ := k.at(block)
+		was := b.before
+		if s.from > 0 {
+			was = links[s.from-1]
+		}
+		if was != s.before {
+			return 0
+		}
+	}
+	return min(b.to, s.to)
+}
