@@ -15,9 +15,9 @@
 //
 // Before a pass uses a sequence's blocks it verifies what each layer group sees of them. The
 // rows of a block that this runner has neither written nor verified for this very chain are
-// read whole. Of a block that it knows one row is read in each pass, another one each time:
-// a block that was overwritten as a whole is found by the next pass, a part of one when its
-// turn comes. The links of every group must agree. A block that is out of the chain, or a
+// read whole. Of a block that it knows two rows are read in each pass: the last one, which
+// stands for all before it, and another one each time. So a block that was overwritten as a
+// whole is found by the next pass, and a part of one when its turn comes. The links of every group must agree. A block that is out of the chain, or a
 // row with a wrong word, fails the pass with a MismatchError.
 //
 // One thing cannot be seen from inside: all blocks of a sequence replaced by those of another

@@ -33,7 +33,7 @@ func (k *known) at(block int) ([]link, []int32) {
 func (k *known) forget(block int) { k.blocks[block] = knownBlock{} }
 
 // span is the rows of a block that a pass sees, and the link before the first of them if
-// that is known.
+// that is known, as it is for row 0 of every block but the first that a window reaches.
 type span struct {
 	number   int // of the logical block
 	from, to int
@@ -45,18 +45,11 @@ type span struct {
 // same chain; 0 is nothing.
 func (k *known) covers(block int, s span) int {
 	b := k.blocks[block]
-	if b.to == 0 || b.number != s.number || b.from > s.from || b.to <= s.from {
+	switch {
+	case b.to <= s.from || b.from > s.from || b.number != s.number:
 		return 0
-	}
-	if s.linked {
-		links, _ := k.at(block)
-		was := b.before
-		if s.from > 0 {
-			was = links[s.from-1]
-		}
-		if was != s.before {
-			return 0
-		}
+	case s.linked && b.before != s.before:
+		return 0
 	}
 	return min(b.to, s.to)
 }

@@ -11,7 +11,7 @@ import (
 const wordBytes = 8
 
 // step is the distance between the words of a row.
-const step = 0x9e3779b97f4a7c15
+const step uint64 = 0x9e3779b97f4a7c15
 
 // row names a row of a block: the group's layer number layer, K (0) or V (1), head, and the
 // token's number in the block.
@@ -51,7 +51,8 @@ func fill(b []byte, l link, token int32, key uint64) {
 	w := uint64(l) ^ key
 	binary.LittleEndian.PutUint64(b, w)
 	binary.LittleEndian.PutUint64(b[wordBytes:], w+step+uint64(token))
-	w += 2 * step
+	w += step
+	w += step
 	for b = b[2*wordBytes:]; len(b) >= wordBytes; b = b[wordBytes:] {
 		binary.LittleEndian.PutUint64(b, w)
 		w += step
@@ -63,7 +64,8 @@ func holds(b []byte, l link, token int32, key uint64) bool {
 	w := uint64(l) ^ key
 	wrong := binary.LittleEndian.Uint64(b) ^ w
 	wrong |= binary.LittleEndian.Uint64(b[wordBytes:]) ^ (w + step + uint64(token))
-	w += 2 * step
+	w += step
+	w += step
 	for b = b[2*wordBytes:]; len(b) >= wordBytes; b = b[wordBytes:] {
 		wrong |= binary.LittleEndian.Uint64(b) ^ w
 		w += step

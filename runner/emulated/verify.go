@@ -99,12 +99,17 @@ func (g *group) verifyBlock(block int, s span, pass uint64) error {
 	return nil
 }
 
-// sample reads one row of a known block, another one each pass.
+// sample reads two rows of a known block: the last one, whose link stands for all before it,
+// and another one each pass.
 func (g *group) sample(block, from, to int, pass uint64) bool {
-	n := uint64(len(g.keys) * (to - from))
-	// Neighbouring blocks begin elsewhere, and every row has its turn within n passes.
-	i := int((pass + mix(uint64(block))) % n)
-	run, token := i/(to-from), from+i%(to-from)
+	// Neighbouring blocks begin elsewhere, and every row has its turn.
+	turn := pass + mix(uint64(block))
+	n := uint64(to - from)
+	run := int(turn / n % uint64(len(g.keys)))
+	return g.holds(block, run, to-1) && g.holds(block, run, from+int(turn%n))
+}
+
+func (g *group) holds(block, run, token int) bool {
 	links, tokens := g.at(block)
 	at := g.run(run) + token*g.size
 	return holds(g.block(block)[at:at+g.size], links[token], tokens[token], g.keys[run])

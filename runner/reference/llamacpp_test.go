@@ -119,6 +119,9 @@ const llamaBound = 0.02
 
 // Teacher-forced: both compute the same tokens, whatever each would have chosen.
 func TestLlamaCpp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compares 2,500 positions, which the race detector makes slow")
+	}
 	needPeer(t)
 	text := longCase(t).IDs
 	for _, c := range []struct {
