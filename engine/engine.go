@@ -262,13 +262,14 @@ func (e *Engine) leave(s *seq) {
 	s.state = ended
 }
 
-// release frees a request's blocks and forgets it.
+// release frees a request's blocks and forgets it. A timer may keep the seq for as long as it
+// has to come, but not the prompt and the sessions.
 func (e *Engine) release(s *seq) {
 	if s.tables != nil {
 		e.pools.Give(s.tables)
-		s.tables = nil
 	}
 	delete(e.byID, s.req.ID)
+	*s = seq{number: s.number, state: ended, finished: true, wake: s.wake}
 }
 
 func without(list []*seq, s *seq) []*seq {

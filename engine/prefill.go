@@ -27,9 +27,10 @@ var (
 // sendSide is what an engine keeps of the transfers that go out.
 type sendSide struct {
 	open int
-	// parked are registrations whose request is not here yet, and order their arrival.
+	// parked are registrations whose request is not here yet, and order when each ends to
+	// wait, oldest first. What was taken meanwhile is still named there, and nothing more.
 	parked map[string]parked
-	order  []parked
+	order  []parkedUntil
 	// ended says of a request that is no longer here why; graves is the order of burial.
 	ended  map[string]error
 	graves []string
@@ -39,6 +40,11 @@ type parked struct {
 	peer  wire.Life
 	msg   *wire.Register
 	until int64
+}
+
+type parkedUntil struct {
+	request string
+	until   int64
 }
 
 func newSendSide() sendSide {
@@ -92,9 +98,9 @@ func (e *Engine) registered(now int64, from wire.Life, m *wire.Register) {
 		refuse(wire.StatusFailed, errFull)
 		return
 	}
-	wait := parked{peer: from, msg: m, until: now + e.cfg.Timeout}
-	e.send.parked[m.Request] = wait
-	e.send.order = append(e.send.order, wait)
+	until := now + e.cfg.Timeout
+	e.send.parked[m.Request] = parked{peer: from, msg: m, until: until}
+	e.send.order = append(e.send.order, parkedUntil{m.Request, until})
 }
 
 // withdrawn takes a withdrawal to its request, or to the registration that waits for one.
@@ -139,12 +145,13 @@ func (s *sendSide) parkedDeadline() int64 {
 // expireParked refuses the registrations whose request did not come.
 func (e *Engine) expireParked(now int64) {
 	for len(e.send.order) > 0 && e.send.order[0].until <= now {
-		p := e.send.order[0]
+		request := e.send.order[0].request
 		e.send.order = e.send.order[1:]
-		if e.send.parked[p.msg.Request].msg != p.msg {
+		p, ok := e.send.parked[request]
+		if !ok || p.until > now {
 			continue // its request came, or it left
 		}
-		delete(e.send.parked, p.msg.Request)
+		delete(e.send.parked, request)
 		e.emit(transfer.Notify{Peer: p.peer, Msg: transfer.Refusal(p.msg, wire.StatusGone, errNeverCame)})
 	}
 }
