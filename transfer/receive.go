@@ -115,11 +115,11 @@ func (r *Receive) Step(now int64, ev ReceiveEvent) {
 			r.fail(fmt.Errorf("%w: %w", ErrPeerLost, ev.Err))
 		}
 	case ResultCame:
-		if r.isFrom(ev.Peer, ev.Msg.Epoch) {
+		if r.isOurs(ev.Peer, ev.Msg.Request, ev.Msg.Epoch) {
 			r.result(now, ev.Msg)
 		}
 	case ProgressCame:
-		if r.isFrom(ev.Peer, ev.Msg.Epoch) {
+		if r.isOurs(ev.Peer, ev.Msg.Request, ev.Msg.Epoch) {
 			r.active = now
 		}
 	case PeerGone:
@@ -337,6 +337,8 @@ func (r *Receive) Outputs() []Output {
 
 func (r *Receive) emit(o Output) { r.out = append(r.out, o) }
 
-func (r *Receive) isFrom(peer wire.Life, epoch uint64) bool {
-	return r.phase != receiveConnecting && peer == r.peer && epoch == r.cfg.Epoch
+// isOurs says whether a message is about this receive. The epoch alone would not do: each life
+// of ours counts its own, and a sender that outlives one may still speak of what it had.
+func (r *Receive) isOurs(peer wire.Life, request string, epoch uint64) bool {
+	return r.phase != receiveConnecting && peer == r.peer && request == r.cfg.Request && epoch == r.cfg.Epoch
 }

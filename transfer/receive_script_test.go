@@ -40,7 +40,7 @@ func (r *receiveScript) run(t *testing.T, d *datadriven.TestData) {
 	case "result":
 		r.recv.Step(r.now, ResultCame{Peer: peer, Msg: result(t, d)})
 	case "progress":
-		r.recv.Step(r.now, ProgressCame{Peer: peer, Msg: &wire.Progress{Request: "r", Task: 3, Epoch: arg(t, d, "epoch", uint64(7))}})
+		r.recv.Step(r.now, ProgressCame{Peer: peer, Msg: &wire.Progress{Request: arg(t, d, "request", "r"), Task: 3, Epoch: arg(t, d, "epoch", uint64(7))}})
 	case "peer-gone":
 		r.recv.Step(r.now, PeerGone{Peer: peer, Err: errOf("reset")})
 	case "cancel":
@@ -54,11 +54,12 @@ func (r *receiveScript) run(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// result reads: result slice=N [last=COUNT] [aux=TOKEN] [writer=N] [epoch=N] [peer=P], or
+// result reads: result slice=N [last=COUNT] [aux=TOKEN] [writer=N] [epoch=N] [peer=P]
+// [request=R], or
 // result status=failed|cancelled|refused|gone [drained]
 func result(t *testing.T, d *datadriven.TestData) *wire.Result {
 	m := &wire.Result{
-		Request: "r", Task: 3, Epoch: arg(t, d, "epoch", uint64(7)), Writer: uint16(arg(t, d, "writer", 0)),
+		Request: arg(t, d, "request", "r"), Task: 3, Epoch: arg(t, d, "epoch", uint64(7)), Writer: uint16(arg(t, d, "writer", 0)),
 		Slice: arg(t, d, "slice", uint32(0)), Last: d.HasArg("last") || d.HasArg("drained"),
 		Count: arg(t, d, "last", uint32(0)), Status: wire.StatusOK, Bytes: 32,
 	}
