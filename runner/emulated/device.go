@@ -40,7 +40,7 @@ var devices = map[string]device{
 	"rtx4090": {flops: 165.2e12, bandwidth: 1.008e12, compute: 0.5, traffic: 0.7, memory: 24e9, pass: 500 * time.Microsecond},
 	// Apple M2 Ultra, 76 GPU cores, 192 GB.
 	"m2-ultra": {flops: 27.2e12, bandwidth: 800e9, compute: 0.63, traffic: 0.70, memory: 192e9, pass: time.Millisecond},
-	// Made up: about 25,000 tokens/s for the models of the same name, and 2 ms a pass at least.
+	// Made up: about 20,000 prompt tokens/s for the models of the same name, and 2 ms a pass at least.
 	"test": {flops: 50e9, bandwidth: 10e9, compute: 1, traffic: 1, pass: 2 * time.Millisecond},
 }
 

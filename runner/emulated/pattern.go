@@ -11,7 +11,9 @@ import (
 const wordBytes = 8
 
 // step is the distance between the words of a row.
-const step uint64 = 0x9e3779b97f4a7c15
+//
+// It is a variable because sums of it wrap, which constants must not.
+var step uint64 = 0x9e3779b97f4a7c15
 
 // row names a row of a block: the group's layer number layer, K (0) or V (1), head, and the
 // token's number in the block.
@@ -46,28 +48,38 @@ func (p *pattern) rowOf(i, token int) row {
 	return row{layer: i / (2 * h), kv: i / h % 2, head: i % h, token: token}
 }
 
-// fill writes a row: the first word holds the link, the second the token too.
+// fill writes a row, which is a whole number of pairs of words. Its words go up in steps from a first one that holds the link; the
+// second holds the token too.
 func fill(b []byte, l link, token int32, key uint64) {
 	w := uint64(l) ^ key
-	binary.LittleEndian.PutUint64(b, w)
-	binary.LittleEndian.PutUint64(b[wordBytes:], w+step+uint64(token))
-	w += step
-	w += step
-	for b = b[2*wordBytes:]; len(b) >= wordBytes; b = b[wordBytes:] {
+	second := b[wordBytes:]
+	for ; len(b) >= 4*wordBytes; b = b[4*wordBytes:] { // four at a time for speed
+		binary.LittleEndian.PutUint64(b, w)
+		binary.LittleEndian.PutUint64(b[wordBytes:], w+step)
+		binary.LittleEndian.PutUint64(b[2*wordBytes:], w+2*step)
+		binary.LittleEndian.PutUint64(b[3*wordBytes:], w+3*step)
+		w += 4 * step
+	}
+	for ; len(b) >= wordBytes; b = b[wordBytes:] {
 		binary.LittleEndian.PutUint64(b, w)
 		w += step
 	}
+	binary.LittleEndian.PutUint64(second, binary.LittleEndian.Uint64(second)+uint64(token))
 }
 
 // holds says whether a row is what fill wrote.
 func holds(b []byte, l link, token int32, key uint64) bool {
 	w := uint64(l) ^ key
-	wrong := binary.LittleEndian.Uint64(b) ^ w
-	wrong |= binary.LittleEndian.Uint64(b[wordBytes:]) ^ (w + step + uint64(token))
+	if binary.LittleEndian.Uint64(b) != w || binary.LittleEndian.Uint64(b[wordBytes:]) != w+step+uint64(token) {
+		return false
+	}
 	w += step
 	w += step
-	for b = b[2*wordBytes:]; len(b) >= wordBytes; b = b[wordBytes:] {
+	wrong := uint64(0)
+	for b = b[2*wordBytes:]; len(b) >= 2*wordBytes; b = b[2*wordBytes:] {
 		wrong |= binary.LittleEndian.Uint64(b) ^ w
+		w += step
+		wrong |= binary.LittleEndian.Uint64(b[wordBytes:]) ^ w
 		w += step
 	}
 	return wrong == 0
