@@ -20,12 +20,21 @@ func openRunner(c EngineConfig) (runner.Runner, error) {
 	}
 	opt := reference.Options{BlockTokens: c.BlockTokens, KV: dtype}
 	if c.Model == EmbeddedModel {
-		return reference.Load(models.TinyName, models.Tiny, opt)
+		return opened(reference.Load(models.TinyName, models.Tiny, opt))
 	}
 	file, err := os.ReadFile(c.Model)
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	name := strings.TrimSuffix(filepath.Base(c.Model), filepath.Ext(c.Model))
-	return reference.Load(name, file, opt)
+	return opened(reference.Load(name, file, opt))
+}
+
+// opened makes nothing at all of a runner that failed to load: a nil pointer in an interface
+// would look like a runner to whoever closes it.
+func opened[R runner.Runner](r R, err error) (runner.Runner, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
