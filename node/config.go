@@ -16,7 +16,7 @@ const EmbeddedModel = "embedded"
 // EngineConfig is what an engine's process is told.
 type EngineConfig struct {
 	Role engine.Role
-	// Model is EmbeddedModel or the path of a GGUF file.
+	// Model is EmbeddedModel, the path of a GGUF file, or emulated:NAME[@DEVICE][,context=N].
 	Model string
 	// Listen is the HTTP address, AgentListen the transfer agent's.
 	Listen, AgentListen string

@@ -9,6 +9,7 @@ import (
 	"kvferry/kvcache"
 	"kvferry/models"
 	"kvferry/runner"
+	"kvferry/runner/emulated"
 	"kvferry/runner/reference"
 )
 
@@ -17,6 +18,9 @@ func openRunner(c EngineConfig) (runner.Runner, error) {
 	dtype, err := kvcache.ParseDType(c.KVDType)
 	if err != nil {
 		return nil, err
+	}
+	if name, ok := strings.CutPrefix(c.Model, emulated.Prefix); ok {
+		return opened(emulated.Open(name, emulated.Options{BlockTokens: c.BlockTokens, KV: dtype}))
 	}
 	opt := reference.Options{BlockTokens: c.BlockTokens, KV: dtype}
 	if c.Model == EmbeddedModel {

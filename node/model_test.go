@@ -15,8 +15,11 @@ func TestBadModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for model, want := range map[string]string{
-		junk:       "junk",
-		junk + "x": "no such file",
+		junk:                     "junk",
+		junk + "x":               "no such file",
+		"emulated:":              "want one of",
+		"emulated:gpt-5":         "want one of",
+		"emulated:test@4xtoytoy": "device",
 	} {
 		cfg := DefaultEngineConfig()
 		cfg.Model = model
