@@ -36,7 +36,7 @@ import (
 func TestCluster(t *testing.T) {
 	for name, storm := range map[string]bool{"calm": false, "storm": true} {
 		t.Run(name, func(t *testing.T) {
-			for range 5 {
+			for range 3 {
 				rapid.Check(t, func(t *rapid.T) { serveAtRandom(t, storm) })
 			}
 		})

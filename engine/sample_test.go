@@ -103,8 +103,8 @@ func TestSampleIsDecidedBySeedAndPosition(t *testing.T) {
 	const n = 2000
 	equal := map[string]int{}
 	for i := range n {
-		if draw(9, i) != draw(9, i) {
-			t.Fatalf("two draws at position %d differ", i)
+		if first, again := draw(9, i), draw(9, i); first != again {
+			t.Fatalf("two draws at position %d differ: %d and %d", i, first, again)
 		}
 		for name, other := range map[string]int32{
 			"the next position": draw(9, i+1), "the next seed": draw(10, i), "seed and position swapped": draw(uint64(i), 9),
