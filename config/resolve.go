@@ -1,0 +1,144 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Resolve fills in what c leaves unsaid and refuses what cannot be: the one place for both,
+// whoever calls it (PIPE-24). Resolving again changes nothing, warns of nothing and refuses
+// nothing new. The error is an *Error with every fault; c itself is left as it is.
+func Resolve(c Config) (resolved Config, warnings []Finding, err error) {
+	resolved, warnings, faults := resolve(c)
+	return resolved, warnings, faulty("", faults)
+}
+
+func resolve(c Config) (resolved Config, warnings, faults []Finding) {
+	c = clone(c)
+	auto := autoSaid(c)
+	fill(&c)
+	for _, k := range keys {
+		if !k.section {
+			faults = append(faults, k.check(&c)...)
+		}
+	}
+	faults = append(faults, normalizeURLs(&c)...)
+	for _, s := range c.sides() {
+		faults = append(faults, s.checkTransport()...)
+		warnings = append(warnings, s.choose(auto[s.path])...)
+	}
+	for _, rule := range rules {
+		faults = append(faults, rule(c)...)
+	}
+	return c, append(warnings, senderDecides(c)...), firstOfKey(faults)
+}
+
+// Default is the configuration that asks for nothing.
+func Default() Config {
+	c, _, _ := resolve(Config{})
+	return c
+}
+
+// fill gives every unsaid key its default, or what the top level says.
+func fill(c *Config) {
+	for _, s := range c.sides() {
+		if s.NumInstances == nil && len(s.URLs) > 0 {
+			s.NumInstances = new(len(s.URLs))
+		}
+	}
+	for _, k := range keys {
+		f := k.field(c)
+		switch {
+		case k.section || !f.IsNil():
+		case f.Kind() == reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 0, 0))
+		case k.inherit != "":
+			v := reflect.New(f.Type().Elem())
+			v.Elem().Set(byPath[k.inherit].field(c).Elem())
+			f.Set(v)
+		default:
+			k.set(c, k.fallback)
+		}
+	}
+}
+
+// check compares a key's value with its tags.
+func (k key) check(c *Config) []Finding {
+	f := k.field(c)
+	if f.Kind() == reflect.Slice {
+		return nil
+	}
+	if k.inherit != "" && f.Elem().Equal(byPath[k.inherit].field(c).Elem()) {
+		return nil // the top level's, where it is checked
+	}
+	v := f.Elem()
+	got := fmt.Sprint(v.Interface())
+	switch {
+	case k.words != nil && !slices.Contains(k.words, got) && !slices.Contains(k.known, got):
+		if !k.isInt {
+			return []Finding{at(k.path, "%s: want %s%s", quote(got), or(k.words), suggestWord(got, k.words))}
+		}
+		return []Finding{at(k.path, "%s: want %s", got, or(k.words))}
+	case k.isInt && k.words == nil && v.Int() < int64(k.min):
+		return []Finding{at(k.path, "%s: want at least %d", got, k.min)}
+	case k.isInt && k.words == nil && v.Int() > int64(k.max):
+		return []Finding{at(k.path, "%s: want at most %d", got, k.max)}
+	case strings.HasSuffix(k.path, "model") && got == "":
+		return []Finding{at(k.path, "is empty: want %s or the path of a GGUF file", Embedded)}
+	case k.path == "hostname" && !validHost(got) && got != "":
+		return []Finding{at(k.path, "%s: want a host's name or address; the port is a key of its own", quote(got))}
+	}
+	return nil
+}
+
+// Embedded is the name that stands for the model inside the binary.
+const Embedded = "embedded"
+
+// or lists words for a message.
+func or(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// side is one of the two sections, for rules that are the same for both.
+type side struct {
+	*Servers
+	path string
+	// sends: these engines send KV.
+	sends bool
+}
+
+// sides are c's sections; changing them changes c.
+func (c *Config) sides() []side {
+	return []side{{&c.ContextServers, contextServers, true}, {&c.GenerationServers, generationServers, false}}
+}
+
+func (s side) pipelined() bool { return *s.Transceiver.EnablePipelinedTransfer }
+
+func (s side) at(key, format string, args ...any) Finding {
+	return at(s.path+"."+key, format, args...)
+}
+
+// The keys that rules name often.
+const (
+	pipelinedKey = "cache_transceiver_config.enable_pipelined_transfer"
+	backendKey   = "cache_transceiver_config.backend"
+	runtimeKey   = "cache_transceiver_config.transceiver_runtime"
+	bounceKey    = "cache_transceiver_config.kv_cache_bounce_size_mb"
+	pipelining   = "enable_pipelined_transfer"
+)
+
+// Listen is the router's address as host:port.
+func (c Config) Listen() string {
+	host := *c.Hostname
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(*c.Port)
+}

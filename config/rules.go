@@ -1,0 +1,102 @@
+package config
+
+import "strings"
+
+// rules are what settings demand of each other. Each looks at a filled configuration and
+// names, in its faults, the setting that stands in the way and what it is in the way of. A
+// value that is no value of its key at all is not a rule's business.
+var rules = []func(Config) []Finding{
+	styleForPipelining,
+	chunksForPipelining,
+	noBounceForPipelining,
+	oneStageForPipelining,
+	countOfURLs,
+	equalBlocks,
+}
+
+// styleForPipelining: decode must have registered its blocks before prefill computes, or there
+// is nothing to write chunks into (PIPE-21).
+func styleForPipelining(c Config) []Finding {
+	var on []string
+	for _, s := range c.sides() {
+		if s.pipelined() {
+			on = append(on, s.path+"."+pipelinedKey)
+		}
+	}
+	if *c.ScheduleStyle != ContextFirst || len(on) == 0 {
+		return nil
+	}
+	return []Finding{at("schedule_style", "%s: want %s with %s, because decode must have registered its blocks when prefill begins to write",
+		ContextFirst, GenerationFirst, strings.Join(on, " and "))}
+}
+
+// The schedule styles.
+const (
+	GenerationFirst = "generation_first"
+	ContextFirst    = "context_first"
+)
+
+// chunksForPipelining: what is sent are the scheduler's chunks (PIPE-22).
+func chunksForPipelining(c Config) (faults []Finding) {
+	for _, s := range c.sides() {
+		if s.pipelined() && !*s.EnableChunkedPrefill {
+			faults = append(faults, s.at("enable_chunked_prefill", "false: %s needs true, because what it sends are the scheduler's chunks", pipelining))
+		}
+	}
+	return faults
+}
+
+// noBounceForPipelining: a staging buffer gathers a whole request, so nothing could leave before
+// prefill ends (PIPE-23).
+func noBounceForPipelining(c Config) (faults []Finding) {
+	for _, s := range c.sides() {
+		if mb := *s.Transceiver.KVCacheBounceSizeMB; s.pipelined() && mb > 0 {
+			faults = append(faults, s.at(bounceKey, "%d: %s needs 0, because a bounce buffer gathers the whole request first", mb, pipelining))
+		}
+	}
+	return faults
+}
+
+// oneStageForPipelining: until each stage sends its own layers (PIPE-30), a chunk is complete
+// on no stage of a sender (PIPE-23). The receiver may have stages.
+func oneStageForPipelining(c Config) (faults []Finding) {
+	for _, s := range c.sides() {
+		if n := *s.PipelineParallelSize; s.sends && s.pipelined() && n > 1 {
+			faults = append(faults, s.at("pipeline_parallel_size", "%d: %s needs 1, because no stage of the sender holds all layers of a chunk", n, pipelining))
+		}
+	}
+	return faults
+}
+
+// countOfURLs: num_instances beside urls says the same.
+func countOfURLs(c Config) (faults []Finding) {
+	for _, s := range c.sides() {
+		if n, urls := *s.NumInstances, len(s.URLs); urls > 0 && n != urls {
+			faults = append(faults, s.at("num_instances", "%d: but %s.urls has %d", n, s.path, urls))
+		}
+	}
+	return faults
+}
+
+// equalBlocks: engines exchange KV only between equal blocks; their handshake would refuse it.
+func equalBlocks(c Config) (faults []Finding) {
+	p, d := c.ContextServers.KVCache, c.GenerationServers.KVCache
+	if valid(c, contextServers+".kv_cache_config.tokens_per_block") && *p.TokensPerBlock != *d.TokensPerBlock {
+		faults = append(faults, at(generationServers+".kv_cache_config.tokens_per_block", "%d: the prefill engines have %d, and blocks must be equal", *d.TokensPerBlock, *p.TokensPerBlock))
+	}
+	if valid(c, contextServers+".kv_cache_config.dtype") && *p.DType != *d.DType {
+		faults = append(faults, at(generationServers+".kv_cache_config.dtype", "%s: the prefill engines have %s, and blocks must be equal", *d.DType, *p.DType))
+	}
+	return faults
+}
+
+// valid tells whether a key's value is one.
+func valid(c Config, path string) bool { return byPath[path].check(&c) == nil }
+
+// senderDecides warns of a setting that does nothing.
+func senderDecides(c Config) []Finding {
+	if p, d := c.sides()[0], c.sides()[1]; d.pipelined() && !p.pipelined() {
+		return []Finding{d.at(pipelinedKey, "true: does nothing, because the sender decides and %s does not say it", p.path)}
+	}
+	return nil
+}
