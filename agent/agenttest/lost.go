@@ -26,12 +26,13 @@ func peerLostInAWrite(s *suite) {
 	for name, end := range endings {
 		g := fault.NewGate()
 		a, b := s.pair(Options{Gate: g, FrameBytes: block})
+		noise(a.pool, 1)
 		b.Grant(1, a.life(), blocksOf(seq(0, 8)))
 		g.Allow(5 * block / 2)
 		a.Write(s.transfer(b, 1, seq(0, 8), seq(0, 8), "late"))
 		// This one has not begun.
 		a.Write(s.transfer(b, 1, nil, nil, "later"))
-		s.arrives(b, 2)
+		s.arrives(g, b, 2)
 		end(a, b)
 		await(b, every[agent.PeerLost])
 		after := bytes.Clone(b.pool)
@@ -74,7 +75,7 @@ func peerLostInARead(s *suite) {
 		noise(a.pool, 1)
 		g.Allow(5 * block / 2)
 		b.Read(s.transfer(a, 0, seq(0, 8), seq(0, 8), ""))
-		s.arrives(b, 2)
+		s.arrives(g, b, 2)
 		end(a, b)
 		b.doneBeforeLost(name)
 		fill(b.pool, poison)

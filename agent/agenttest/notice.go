@@ -18,7 +18,7 @@ func noticesInOrder(s *suite) {
 	for i := range n {
 		for _, d := range [][2]*node{{a, b}, {b, a}} {
 			d[0].Notify(d[1].life(), fmt.Append(nil, "alone ", i))
-			d[0].Write(s.transfer(d[1], 1, []int32{int32(i % 9)}, []int32{int32(i % 7)}, fmt.Sprint("write ", i)))
+			d[0].Write(s.transfer(d[1], 1, []int32{int32(100 + i%9)}, []int32{int32(i % 7)}, fmt.Sprint("write ", i)))
 		}
 	}
 	for _, to := range []*node{a, b} {
@@ -69,7 +69,10 @@ func shortWriteIsNotHeldUp(s *suite) {
 	a.Write(s.transfer(b, 1, seq(0, 200), seq(0, 200), "long"))
 	<-g.Held()
 	a.Write(s.transfer(b, 2, []int32{0}, []int32{200}, "short"))
-	g.Allow(6 * block)
+	for range 50 { // two frames a step, of more than 200
+		g.Allow(2 * block)
+		<-g.Held()
+	}
 	if e := await(b, every[agent.Notice]); string(e.Payload) != "short" {
 		s.Errorf("notice %q", e.Payload)
 	}

@@ -54,8 +54,9 @@ func refused(s *suite) {
 	// The connection serves on, and a range across two that were granted side by side is good.
 	noise(a.pool, 1)
 	two := agent.List{{Offset: 4 * block, Length: 2 * block}}
+	b.Grant(5, a.life(), []agent.Desc{{Offset: 5 * block, Length: block}, {Offset: 4 * block, Length: block}})
 	a.Write(agent.Transfer{
-		ID: s.id(), Peer: b.life(), Epoch: 1, Local: two, LocalIdx: []int32{0}, Remote: two, RemoteIdx: []int32{0},
+		ID: s.id(), Peer: b.life(), Epoch: 5, Local: two, LocalIdx: []int32{0}, Remote: two, RemoteIdx: []int32{0},
 	})
 	if err := a.done(s.ids); err != nil {
 		s.Error(err)

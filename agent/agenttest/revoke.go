@@ -68,7 +68,7 @@ func revokeLetsAFrameFinish(s *suite) {
 	b.Grant(1, a.life(), blocksOf(seq(0, 8)))
 	g.Allow(5 * block / 2)
 	a.Write(s.transfer(b, 1, seq(0, 8), seq(0, 8), "late"))
-	s.arrives(b, 2)
+	s.arrives(g, b, 2)
 	b.Revoke(1)
 	quiet[agent.Revoked](b, a)
 	g.Open()
@@ -96,10 +96,11 @@ func revokeLetsAFrameFinish(s *suite) {
 func revokeEndsASlowFrame(s *suite) {
 	g := fault.NewGate()
 	a, b := s.pair(Options{Gate: g, FrameBytes: block, RevokeGrace: 20 * time.Millisecond})
+	noise(a.pool, 1)
 	b.Grant(1, a.life(), blocksOf(seq(0, 8)))
 	g.Allow(5 * block / 2)
 	a.Write(s.transfer(b, 1, seq(0, 8), seq(0, 8), "late"))
-	s.arrives(b, 2)
+	s.arrives(g, b, 2)
 	b.Revoke(1)
 	await(b, every[agent.Revoked])
 	after := bytes.Clone(b.pool)
@@ -118,9 +119,10 @@ func revokeEndsASlowFrame(s *suite) {
 	}
 }
 
-// arrives waits until bytes of a block have landed.
-func (s *suite) arrives(n *node, i int32) {
+// arrives waits until bytes of a block have landed, and the others are held.
+func (s *suite) arrives(g *fault.Gate, n *node, i int32) {
 	s.Helper()
+	<-g.Held()
 	deadline := time.Now().Add(patience)
 	for peek(n.block(i)) == poison {
 		if time.Now().After(deadline) {

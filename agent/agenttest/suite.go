@@ -3,6 +3,7 @@
 package agenttest
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,12 +27,12 @@ type Options struct {
 // Make makes an agent that is not started.
 type Make func(t testing.TB, o Options) agent.Agent
 
-// Run runs the suite with pools in mapped memory, as in real life, and on the Go heap, where
-// the race detector sees them.
-func Run(t *testing.T, newAgent Make) {
+// Run runs the suite, but for the cases named, with pools in mapped memory, as in real life,
+// and on the Go heap, where the race detector sees them.
+func Run(t *testing.T, newAgent Make, but ...string) {
 	for _, heap := range []bool{false, true} {
 		t.Run(pool(heap), func(t *testing.T) {
-			for _, c := range cases {
+			for _, c := range casesBut(but) {
 				t.Run(c.name, func(t *testing.T) {
 					s := &suite{T: t, newAgent: newAgent, heap: heap}
 					s.withoutLeak(c.run)
@@ -43,8 +44,8 @@ func Run(t *testing.T, newAgent Make) {
 
 // RunInBubble runs the suite in testing/synctest, which finds goroutines that are left by
 // itself.
-func RunInBubble(t *testing.T, newAgent func() Make) {
-	for _, c := range cases {
+func RunInBubble(t *testing.T, newAgent func() Make, but ...string) {
+	for _, c := range casesBut(but) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c.run(&suite{T: t, newAgent: newAgent(), heap: true})
@@ -60,10 +61,16 @@ func pool(heap bool) string {
 	return "mapped"
 }
 
-var cases = []struct {
+func casesBut(names []string) []testCase {
+	return slices.DeleteFunc(slices.Clone(cases), func(c testCase) bool { return slices.Contains(names, c.name) })
+}
+
+type testCase struct {
 	name string
 	run  func(*suite)
-}{
+}
+
+var cases = []testCase{
 	{"capabilities", capabilities},
 	{"register after start", registerAfterStart},
 	{"write lands", writeLands},

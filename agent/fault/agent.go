@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -79,7 +80,7 @@ func (a *Agent) Write(t agent.Transfer) { a.transfer(Write, t, a.Agent.Write) }
 func (a *Agent) Read(t agent.Transfer) { a.transfer(Read, t, a.Agent.Read) }
 
 func (a *Agent) transfer(k Kind, t agent.Transfer, pass func(agent.Transfer)) {
-	bytes, err := size(&t)
+	n, err := size(&t)
 	a.mu.Lock()
 	l := a.links[t.Peer]
 	if l == nil || err != nil {
@@ -89,7 +90,7 @@ func (a *Agent) transfer(k Kind, t agent.Transfer, pass func(agent.Transfer)) {
 		return
 	}
 	defer a.mu.Unlock()
-	act := l.decide(k, bytes)
+	act := l.decide(k, n)
 	if act.LoseNotice {
 		t.Notice = nil
 	}
@@ -105,7 +106,7 @@ func (a *Agent) transfer(k Kind, t agent.Transfer, pass func(agent.Transfer)) {
 			pass(t)
 		}
 	}
-	takes := a.took(bytes) + a.o.Delay + act.Delay
+	takes := a.took(n) + a.o.Delay + act.Delay
 	l.bulk.add(takes, run, func(err error) { a.fail(k, &t, err) })
 }
 
@@ -120,6 +121,7 @@ func (a *Agent) Notify(peer wire.Life, payload []byte) {
 	}
 	defer a.mu.Unlock()
 	act := l.decide(Notify, uint64(len(payload)))
+	payload = bytes.Clone(payload) // the caller's is its own again when we return
 	run := func() {
 		switch {
 		case act.Drop:
@@ -174,7 +176,7 @@ func (a *Agent) Close(ctx context.Context) error {
 	a.links = make(map[wire.Life]*link)
 	a.mu.Unlock()
 	for _, l := range links {
-		l.end(agent.ErrClosed)
+		l.end(agent.Lost(agent.ErrClosed))
 	}
 	return a.Agent.Close(ctx)
 }

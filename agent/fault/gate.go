@@ -12,9 +12,9 @@ type Gate struct {
 	mu      sync.Mutex
 	left    int64 // negative: no limit
 	cut     bool
-	changed chan struct{}
-	waiting int
-	held    chan struct{} // closed while somebody waits
+	changed chan struct{} // closed by the next change, which all who wait try again after
+	waiting int           // since the last change
+	held    chan struct{} // closed while somebody does
 }
 
 // errCut is what a gate breaks a connection with.
@@ -40,9 +40,12 @@ func (g *Gate) set(n int64, cut bool) {
 	g.left, g.cut = n, cut
 	close(g.changed)
 	g.changed = make(chan struct{})
+	if g.waiting > 0 {
+		g.waiting, g.held = 0, make(chan struct{})
+	}
 }
 
-// Held is closed once bytes wait at the gate, and stays so until none do.
+// Held is closed once bytes wait at the gate as it is set now, and stays so while they do.
 func (g *Gate) Held() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,9 +62,8 @@ func (g *Gate) Take(done <-chan struct{}, n int) (int, error) {
 		}
 		select {
 		case <-changed:
-			g.wait(-1)
 		case <-done:
-			g.wait(-1)
+			g.leave(changed)
 			return 0, net.ErrClosed
 		}
 	}
@@ -86,10 +88,14 @@ func (g *Gate) try(n int) (int, error, <-chan struct{}) {
 	return 0, nil, g.changed
 }
 
-func (g *Gate) wait(n int) {
+// leave takes back one wait for a change.
+func (g *Gate) leave(changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.waiting += n; g.waiting == 0 {
+	if g.changed != changed {
+		return // the change forgot it
+	}
+	if g.waiting--; g.waiting == 0 {
 		g.held = make(chan struct{})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"kvferry/agent"
 	"kvferry/agent/agenttest"
+	"kvferry/agent/fault"
 	"kvferry/agent/tcp"
 )
 
@@ -23,3 +24,11 @@ func newAgent(bulk int) agenttest.Make {
 }
 
 func TestConformance(t *testing.T) { agenttest.Run(t, newAgent(1)) }
+
+func TestConformanceOfManyBulkConnections(t *testing.T) { agenttest.Run(t, newAgent(3)) }
+
+func TestConformanceUnderTheDecorator(t *testing.T) {
+	agenttest.Run(t, func(t testing.TB, o agenttest.Options) agent.Agent {
+		return fault.New(newAgent(1)(t, o), fault.Options{})
+	}, "short write is not held up") // the decorator's link is one for all
+}

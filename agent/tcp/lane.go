@@ -62,7 +62,7 @@ func (n *lane) send() {
 			n.l.mu.Unlock()
 		}
 		if err != nil {
-			n.l.failSoon(n, err)
+			n.l.broken(n, err)
 			return
 		}
 	}

@@ -92,11 +92,21 @@ func (l *link) fail(cause error, tell bool) {
 	l.out.end(wire.Pack(wire.FrameBye, wire.Bye{Reason: clip(cause.Error())}))
 }
 
-// failSoon ends the link because a bulk connection broke, but lets the control connection say
-// why first.
-func (l *link) failSoon(n *lane, err error) {
+func (l *link) ending() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause != nil
+}
+
+// failSoon ends the link, but lets the peer say why on the control connection first.
+func (l *link) failSoon(cause error) {
+	time.AfterFunc(lastWords, func() { l.fail(cause, true) })
+}
+
+// broken ends the link because a bulk connection broke.
+func (l *link) broken(n *lane, err error) {
 	n.close()
-	time.AfterFunc(lastWords, func() { l.fail(fmt.Errorf("bulk connection %d: %w", n.index, err), true) })
+	l.failSoon(fmt.Errorf("bulk connection %d: %w", n.index, err))
 }
 
 // bury ends the transfers in flight and then tells that the peer is lost. No goroutine of the

@@ -64,11 +64,12 @@ func (p *peers) settle(s *slot, l *link, tell func()) {
 	close(s.settled)
 }
 
-// ifUp runs tell while the slot's link cannot leave the table, or says false.
+// ifUp runs tell while the slot's link cannot leave the table. It says false where the link
+// is ending, or there was none.
 func (p *peers) ifUp(s *slot, tell func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.link == nil || p.byLife[s.life] != s {
+	if s.link == nil || p.byLife[s.life] != s || s.link.ending() {
 		return false
 	}
 	tell()
@@ -127,7 +128,7 @@ func (p *peers) end(s *slot) {
 	l := s.link
 	p.mu.Unlock()
 	if l != nil {
-		l.fail(errReplaced, true)
+		l.failSoon(errReplaced)
 		return
 	}
 	s.cancel(errSuperseded)

@@ -33,7 +33,7 @@ func (n *lane) receive() {
 func (n *lane) stopped(err error) {
 	var broken *net.OpError
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &broken) {
-		n.l.failSoon(n, err)
+		n.l.broken(n, err)
 		return
 	}
 	n.l.fail(fmt.Errorf("bulk connection %d: %w", n.index, err), true)
