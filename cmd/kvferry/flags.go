@@ -10,9 +10,11 @@ import (
 	"kvferry/node"
 )
 
+const modelUsage = "`embedded`, the path of a GGUF file, or emulated:NAME[@DEVICE][,context=N]"
+
 // modelFlags are those of every command that runs a model, or has one run.
 func modelFlags(f *pflag.FlagSet, cfg *node.EngineConfig) {
-	f.StringVar(&cfg.Model, "model", cfg.Model, "`embedded`, the path of a GGUF file, or emulated:NAME[@DEVICE][,context=N]")
+	f.StringVar(&cfg.Model, "model", cfg.Model, modelUsage)
 	f.IntVar(&cfg.BlockTokens, "block-tokens", cfg.BlockTokens, "tokens of a KV block; equal on all engines")
 	f.StringVar(&cfg.KVDType, "kv-dtype", cfg.KVDType, "type of the KV cache, f16 or f32; equal on all engines")
 	f.IntVar(&cfg.KVBlocks, "kv-blocks", cfg.KVBlocks, "blocks of each layer group's pool (default four whole contexts)")
