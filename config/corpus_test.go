@@ -167,7 +167,7 @@ func TestUnreadableFiles(t *testing.T) {
 		"empty":     {"", "f:1:1: the file is empty: {} asks for every default"},
 		"blank":     {" \n\n", "f:1:1: the file is empty: {} asks for every default"},
 		"not UTF-8": {"port: 1\nmodel: \xff\n", "f:2:1: is not UTF-8 text"},
-		"too long":  {strings.Repeat("#", maxFile) + "\n", "f:1:1: is longer than 1048576 bytes"},
+		"too long":  {strings.Repeat("#", maxFile) + "\n", "f:1:1: is longer than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := Load(Source{File: "f", Data: []byte(c.data)})

@@ -12,8 +12,9 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxFile is the longest file, in bytes.
-const maxFile = 1 << 20
+// maxFile is the longest file, in bytes: the parser takes more than its share of time for long
+// ones.
+const maxFile = 64 << 10
 
 // parsed is what a file says: its sparse settings, where each key is, and the faults of form.
 type parsed struct {
