@@ -105,7 +105,7 @@ func TestEndedKeepsNothing(t *testing.T) {
 	}
 	for _, entry := range e.timers.h {
 		s := entry.seq
-		if s.req.Tokens != nil || s.send != nil || s.tables != nil || s.output != nil {
+		if s.req.Tokens != nil || s.send != nil || s.hold != nil || s.output != nil {
 			t.Errorf("a timer keeps %+v", s)
 		}
 	}

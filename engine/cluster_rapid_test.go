@@ -6,11 +6,14 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"kvferry/kvcache"
 )
 
 // TestCluster serves random load by prefill and decode engines whose copies are real bytes.
-// Chunks do not divide blocks, prompts are from one token on, there are windows, several
-// requests at once and compute slots and blocks for few of them.
+// Chunks do not divide blocks, prompts are from one token on and begin alike, there are
+// windows, both managers, reuse on any side, one or two ranks, several requests at once and
+// compute slots and blocks for few of them.
 //
 // In a calm run nothing fails, and every answer is the aggregated engine's. In a storm
 // requests are aborted, passes fail, connections break, processes die and time passes: then
@@ -20,6 +23,7 @@ import (
 // req: PIPE-03
 // req: PIPE-07
 // req: PIPE-08
+// req: PIPE-09
 // req: PIPE-10
 // req: PIPE-13
 // req: PIPE-16
@@ -27,7 +31,10 @@ import (
 // req: PIPE-19
 // req: PIPE-25
 // req: PIPE-26
+// req: PIPE-30
 // req: PIPE-32
+// req: PIPE-35
+// req: PIPE-36
 // req: SERVE-02
 // case: 05
 // case: 13
@@ -81,6 +88,8 @@ func drawCluster(t *rapid.T, storm bool) *cluster {
 			Chunked: rapid.Bool().Draw(t, "chunked"), ChunkTokens: rapid.IntRange(1, 9).Draw(t, "chunk"),
 			Timeout: 12, Context: 40, Ends: []int32{0}, Text: letter, Fencing: c.fencing,
 		}
+		cfg.Grow, cfg.Reuse = rapid.Bool().Draw(t, "grow"), rapid.Bool().Draw(t, "reuse")
+		cfg.Parallel = kvcache.Parallel{Tensor: rapid.IntRange(1, 2).Draw(t, "ranks"), Pipeline: 1}
 		cfg.Pipelined = cfg.Chunked && rapid.Bool().Draw(t, "pipelined")
 		for range windows {
 			blocks := 200
@@ -117,6 +126,10 @@ func (d *driver) request(i int) {
 		Stop:     rapid.SampledFrom([][]string{nil, nil, {"b"}, {"cd", "ae"}}).Draw(t, "stop"),
 		Logprobs: rapid.IntRange(-1, 2).Draw(t, "logprobs"),
 		Sampling: Sampling{Temperature: rapid.SampledFrom([]float64{0, 1}).Draw(t, "temperature"), TopP: 1, Seed: uint64(i)},
+	}
+	if n := len(d.c.requests); n > 0 && rapid.Bool().Draw(t, "begins alike") {
+		other := d.c.requests[rapid.IntRange(0, n-1).Draw(t, "as")].req.Tokens
+		r.Tokens = append(slices.Clone(other[:rapid.IntRange(1, len(other)).Draw(t, "alike")]), r.Tokens[:len(r.Tokens)/3]...)
 	}
 	w := &wanted{req: r, d: pick(t, d.c.decodes, "decode")}
 	w.tokens, w.text, w.reason = alone(d.c.layout, r)

@@ -121,7 +121,7 @@ func (c *cluster) copyBegins(from *host, o Copy) {
 // land writes a copy's next block, or ends it. A receiver that fences refuses what it has
 // revoked.
 func (c *cluster) land(l *link, f *flight) {
-	request := f.copy.Notice.(*wire.Result).Request
+	request := f.copy.Notice.Request
 	if g := l.d.grants[f.copy.Epoch]; c.fencing && g.revoked {
 		l.remove(f)
 		l.p.step(CopyDone{ID: f.copy.ID, Err: errors.New("revoked")})
@@ -155,9 +155,9 @@ func (c *cluster) connect(h *host, err error) {
 	}
 	if c.linkOf(h, p.life) == nil {
 		c.links = append(c.links, &link{p: p, d: h})
-		p.step(PeerUp{Peer: h.life, PoolBlocks: h.cfg.Blocks})
+		p.step(PeerUp{Peer: h.life, PoolBlocks: h.cfg.Blocks, Parallel: h.cfg.Parallel})
 	}
-	h.step(PeerUp{Addr: addr, Peer: p.life, PoolBlocks: p.cfg.Blocks})
+	h.step(PeerUp{Addr: addr, Peer: p.life, PoolBlocks: p.cfg.Blocks, Parallel: p.cfg.Parallel})
 }
 
 // lose breaks a link. A side that has died does not hear of it.

@@ -68,11 +68,11 @@ func (e *Engine) openReceive(now int64, s *seq) {
 	s.recv = transfer.NewReceive(transfer.ReceiveConfig{
 		Request: s.req.ID, Task: uint32(task), Epoch: epoch,
 		Layout: e.cfg.Layout, PromptLen: len(s.req.Tokens), TokenHash: wire.TokenHash(s.req.Tokens),
-		Tables: s.tables, Writers: 1, Fencing: e.cfg.Fencing, Timeout: e.cfg.Timeout,
+		DstStart: s.hold.Cached, Tables: s.tables(), Checksum: e.cfg.Checksum, Fencing: e.cfg.Fencing, Timeout: e.cfg.Timeout,
 	}, now)
 	e.timers.set(s)
 	if life, up := e.peers.addrs[s.req.Peer]; up {
-		e.stepReceive(now, s, transfer.PeerUp{Peer: life})
+		e.stepReceive(now, s, e.writersOf(life))
 	} else {
 		e.connect(s.req.Peer)
 	}
@@ -90,7 +90,9 @@ func (e *Engine) receiveOutputs(now int64, s *seq) {
 		case transfer.Received:
 			e.recv.remove(s, s.epoch)
 			s.stats = o.Stats
-			s.state = decoding
+			s.state, s.done, s.cached = decoding, len(s.fill), int(o.Aux.Cached)
+			// Whole and right only now (PIPE-36).
+			e.pools.Commit(s.hold, s.req.Tokens)
 			e.draw(s, Sampled{TokenLogprob: o.Aux.First, Top: o.Aux.Top})
 		case transfer.Failed:
 			e.finish(s, "", o.Err)
@@ -100,10 +102,17 @@ func (e *Engine) receiveOutputs(now int64, s *seq) {
 			e.release(s)
 		case transfer.Record:
 			e.emit(Record{Request: s.req.ID, Record: o})
+		case transfer.Verify:
+			e.emit(Verify{Epoch: s.epoch, Verify: o})
 		case transfer.Grant, transfer.Revoke, transfer.Notify:
 			e.emit(o)
 		default:
 			panic(fmt.Sprintf("engine: a receive session gave %T", o))
 		}
 	}
+}
+
+// writersOf is the peer of a receive with the number of ranks that will send.
+func (e *Engine) writersOf(peer wire.Life) transfer.PeerUp {
+	return transfer.PeerUp{Peer: peer, Writers: e.peers.up[peer].Parallel.Ranks()}
 }

@@ -12,8 +12,15 @@ import (
 type Config struct {
 	Role   Role
 	Layout kvcache.Layout
+	// Parallel is how the model is cut into ranks; zero is one rank.
+	Parallel kvcache.Parallel
 	// Blocks[g] is the size of the pool of layer group g.
 	Blocks []int
+	// Grow takes blocks as they are needed and not all at admission. Reuse keeps a prefix
+	// index, salted with Salt. Freed is told of blocks whose content nobody can want.
+	Grow, Reuse bool
+	Salt        string
+	Freed       func(group int, b kvcache.BlockID)
 	// MaxSeqs is the number of compute slots, MaxWaiting the length of the queue for them.
 	MaxSeqs, MaxWaiting int
 	// Chunked: prompts are cut so that a pass computes at most ChunkTokens prompt tokens.
@@ -32,6 +39,8 @@ type Config struct {
 	Text func(token int32) []byte
 	// Fencing says whether the agent can refuse late writes.
 	Fencing bool
+	// Checksum: what is received is compared with what was sent before it is used (PIPE-33).
+	Checksum bool
 }
 
 // Validate reports the first setting that no engine can have.
@@ -51,10 +60,22 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// manager makes the pools' manager.
+func (c Config) manager() (kvcache.Manager, error) {
+	o := kvcache.Options{Reuse: c.Reuse, Salt: c.Salt, Freed: c.Freed}
+	if c.Chunked {
+		o.Chunk = c.ChunkTokens
+	}
+	if c.Grow {
+		return kvcache.NewGrow(c.Layout, c.Blocks, o)
+	}
+	return kvcache.NewReserve(c.Layout, c.Blocks, o)
+}
+
 // Engine is one engine's machine.
 type Engine struct {
 	cfg     Config
-	pools   *kvcache.Reserve
+	pools   kvcache.Manager
 	byID    map[string]*seq
 	arrived uint64
 	queue   []*seq // waiting, in order of arrival
@@ -78,8 +99,8 @@ type part struct {
 }
 
 type copyRef struct {
-	seq   *seq
-	slice int
+	seq           *seq
+	slice, writer int
 }
 
 // New makes an engine with every block free.
@@ -87,7 +108,13 @@ func New(cfg Config) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	pools, err := kvcache.NewReserve(cfg.Layout, cfg.Blocks)
+	if cfg.Parallel == (kvcache.Parallel{}) {
+		cfg.Parallel = kvcache.Parallel{Tensor: 1, Pipeline: 1}
+	}
+	if _, err := cfg.Layout.Shards(cfg.Parallel); err != nil {
+		return nil, err
+	}
+	pools, err := cfg.manager()
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +148,11 @@ func (e *Engine) Step(now int64, ev Event) {
 	case CopyDone:
 		ref := e.copies[ev.ID]
 		delete(e.copies, ev.ID)
-		e.stepSend(now, ref.seq, transfer.Copied{Slice: ref.slice, Err: ev.Err})
+		e.stepSend(now, ref.seq, transfer.Copied{Slice: ref.slice, Writer: ref.writer, Err: ev.Err})
+	case Verified:
+		if s := e.recv.byEpoch(ev.Epoch); s != nil {
+			e.stepReceive(now, s, transfer.Verified{Slice: ev.Slice, Writer: ev.Writer, Sum: ev.Sum})
+		}
 	case EpochRevoked:
 		if s := e.recv.byEpoch(ev.Epoch); s != nil {
 			e.stepReceive(now, s, transfer.Revoked{})
@@ -168,7 +199,7 @@ func (e *Engine) emit(o Output) { e.out = append(e.out, o) }
 // submit takes a request in, or refuses it at once.
 func (e *Engine) submit(now int64, r Request) {
 	r.MaxTokens = max(1, min(r.MaxTokens, e.cfg.Context-len(r.Tokens)))
-	s := &seq{req: r, number: e.arrived, stop: newStopper(r.Stop), wake: transfer.Never}
+	s := &seq{req: r, fill: r.Tokens, number: e.arrived, stop: newStopper(r.Stop), wake: transfer.Never}
 	if err := e.refuses(s); err != nil {
 		e.finish(s, "", err)
 		if r.Leg == PrefillLeg && err != ErrDuplicate {
@@ -234,7 +265,8 @@ func (e *Engine) finish(s *seq, reason FinishReason, err error) {
 	s.finished = true
 	f := Finish{
 		Request: s.req.ID, Reason: reason, Err: err,
-		Prompt: len(s.req.Tokens), Completion: len(s.output), Prefill: s.prefill, Transfer: s.stats,
+		Prompt: len(s.req.Tokens), Cached: s.cached, Completion: len(s.output),
+		Prefill: s.prefill, Transfer: s.stats,
 	}
 	if err == nil {
 		f.Text = s.stop.rest()
@@ -246,6 +278,9 @@ func (e *Engine) finish(s *seq, reason FinishReason, err error) {
 // uses them.
 func (e *Engine) end(s *seq, reason FinishReason, err error) {
 	e.finish(s, reason, err)
+	if s.state == decoding && !s.inPass {
+		e.pools.Commit(s.hold, s.stored())
+	}
 	e.leave(s)
 	if !s.inPass {
 		e.release(s)
@@ -254,7 +289,7 @@ func (e *Engine) end(s *seq, reason FinishReason, err error) {
 
 // leave takes a request out of the queue or gives its compute slot back.
 func (e *Engine) leave(s *seq) {
-	if s.state == waiting {
+	if s.state == waiting || s.state == evicted {
 		e.queue = without(e.queue, s)
 	} else {
 		e.running = without(e.running, s)
@@ -265,11 +300,17 @@ func (e *Engine) leave(s *seq) {
 // release frees a request's blocks and forgets it. A timer may keep the seq for as long as it
 // has to come, but not the prompt and the sessions.
 func (e *Engine) release(s *seq) {
-	if s.tables != nil {
-		e.pools.Give(s.tables)
-	}
+	e.giveBack(s)
 	delete(e.byID, s.req.ID)
 	*s = seq{number: s.number, state: ended, finished: true, wake: s.wake}
+}
+
+// giveBack frees what a request holds.
+func (e *Engine) giveBack(s *seq) {
+	if s.hold != nil {
+		e.pools.Give(s.hold)
+		s.hold = nil
+	}
 }
 
 func without(list []*seq, s *seq) []*seq {

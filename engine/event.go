@@ -26,11 +26,13 @@ type Computed struct {
 }
 
 // PeerUp: a peer's handshake succeeded; Addr is what Connect was given, if it was us who
-// connected. PoolBlocks[g] is the size of its pool of layer group g.
+// connected. PoolBlocks[g] is the size of its pool of layer group g, Parallel how it is cut into
+// ranks; zero is one rank.
 type PeerUp struct {
 	Addr       string
 	Peer       wire.Life
 	PoolBlocks []int
+	Parallel   kvcache.Parallel
 }
 
 // ConnectFailed: a peer could not be reached, or refused us.
@@ -57,6 +59,13 @@ type CopyDone struct {
 	Err error
 }
 
+// Verified ends a Verify with the checksum of what is in our memory.
+type Verified struct {
+	Epoch         uint64
+	Slice, Writer int
+	Sum           uint32
+}
+
 // EpochRevoked ends a Revoke.
 type EpochRevoked struct{ Epoch uint64 }
 
@@ -68,6 +77,7 @@ func (ConnectFailed) event() {}
 func (PeerLost) event()      {}
 func (Message) event()       {}
 func (CopyDone) event()      {}
+func (Verified) event()      {}
 func (EpochRevoked) event()  {}
 
 // Output is what the shell must do: one of the types below, or transfer.Grant,
@@ -84,7 +94,9 @@ type Work struct {
 	Tokens  []int32
 	Start   int
 	Tables  []kvcache.BlockTable
-	Sample  *SampleSpec
+	// Copies are made before the pass.
+	Copies []kvcache.BlockCopy
+	Sample *SampleSpec
 }
 
 // SampleSpec is how the token at Position is drawn.
@@ -103,6 +115,12 @@ type Copy struct {
 	transfer.Copy
 }
 
+// Verify is transfer.Verify with the epoch that Verified must bring back.
+type Verify struct {
+	Epoch uint64
+	transfer.Verify
+}
+
 // Token is one more token of an answer. Text is what can be shown now: it may lag behind the
 // tokens while it could be the beginning of a stop string, and may split a character.
 type Token struct {
@@ -119,6 +137,7 @@ type Finish struct {
 	Err        error
 	Text       []byte
 	Prompt     int // tokens
+	Cached     int // of them, not computed for this request
 	Completion int // tokens
 	// Prefill is how long the prompt's computing took, in nanoseconds from its first pass to
 	// its last, or 0 if it was not computed here.

@@ -41,6 +41,8 @@ type answer struct {
 
 func (c *cluster) newHost(addr string, cfg Config) *host {
 	c.lives++
+	m := newToy(cfg.Layout, cfg.Blocks)
+	cfg.Freed = m.poison
 	e, err := New(cfg)
 	if err != nil {
 		c.t.Fatal(err)
@@ -49,7 +51,7 @@ func (c *cluster) newHost(addr string, cfg Config) *host {
 	copy(l[:], addr)
 	l[15] = byte(c.lives)
 	return &host{
-		c: c, addr: addr, life: l, cfg: cfg, e: e, toy: newToy(cfg.Layout, cfg.Blocks),
+		c: c, addr: addr, life: l, cfg: cfg, e: e, toy: m,
 		grants: map[uint64]*grant{}, answers: map[string]*answer{},
 	}
 }
@@ -66,7 +68,6 @@ func (h *host) perform() {
 			h.output(o)
 		}
 	}
-	h.toy.poison(h.e.Held())
 }
 
 func (h *host) output(o Output) {

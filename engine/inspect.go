@@ -29,11 +29,14 @@ func (e *Engine) Held() []Held {
 	slices.SortFunc(seqs, func(a, b *seq) int { return cmp.Compare(a.number, b.number) })
 	out := make([]Held, len(seqs))
 	for i, s := range seqs {
-		out[i] = Held{Request: s.req.ID, State: s.state.String(), Tables: s.tables, Send: s.send, Receive: s.recv}
+		out[i] = Held{Request: s.req.ID, State: s.state.String(), Send: s.send, Receive: s.recv}
+		if s.hold != nil {
+			out[i].Tables = s.hold.Tables
+		}
 	}
 	return out
 }
 
 func (s state) String() string {
-	return [...]string{"waiting", "receiving", "prefilling", "decoding", "computed", "ended"}[s]
+	return [...]string{"waiting", "receiving", "prefilling", "decoding", "computed", "evicted", "ended"}[s]
 }

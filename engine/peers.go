@@ -3,6 +3,7 @@ package engine
 import (
 	"maps"
 
+	"kvferry/kvcache"
 	"kvferry/transfer"
 	"kvferry/wire"
 )
@@ -29,6 +30,9 @@ func (e *Engine) connect(addr string) {
 }
 
 func (e *Engine) peerUp(now int64, ev PeerUp) {
+	if ev.Parallel == (kvcache.Parallel{}) {
+		ev.Parallel = kvcache.Parallel{Tensor: 1, Pipeline: 1}
+	}
 	e.peers.up[ev.Peer] = ev
 	if ev.Addr == "" {
 		return
@@ -37,7 +41,7 @@ func (e *Engine) peerUp(now int64, ev PeerUp) {
 	e.peers.addrs[ev.Addr] = ev.Peer
 	for _, s := range e.recv.all() {
 		if s.req.Peer == ev.Addr {
-			e.stepReceive(now, s, transfer.PeerUp{Peer: ev.Peer})
+			e.stepReceive(now, s, e.writersOf(ev.Peer))
 		}
 	}
 }

@@ -34,6 +34,9 @@ type sendSide struct {
 	// ended says of a request that is no longer here why; graves is the order of burial.
 	ended  map[string]error
 	graves []string
+	// offered are finished prefills that nobody had registered for when they finished, oldest
+	// first. One that is no longer so is dropped when it is met.
+	offered []*seq
 }
 
 type parked struct {
@@ -74,7 +77,7 @@ func (e *Engine) registered(now int64, from wire.Life, m *wire.Register) {
 		return
 	}
 	if s := e.byID[m.Request]; s != nil && s.send != nil {
-		e.stepSend(now, s, transfer.Registered{Peer: from, Msg: m, PoolBlocks: p.PoolBlocks})
+		e.receiverCame(now, s, p, m)
 		return
 	}
 	refuse := func(status wire.Status, err error) {
@@ -101,6 +104,20 @@ func (e *Engine) registered(now int64, from wire.Life, m *wire.Register) {
 	until := now + e.cfg.Timeout
 	e.send.parked[m.Request] = parked{peer: from, msg: m, until: until}
 	e.send.order = append(e.send.order, parkedUntil{m.Request, until})
+}
+
+// receiverCame registers a receiver with a request's session. A prefill that was evicted for
+// want of one is computed again.
+func (e *Engine) receiverCame(now int64, s *seq, p PeerUp, m *wire.Register) {
+	ranks, err := transfer.NewMapping(e.cfg.Layout, e.cfg.Parallel, p.Parallel)
+	if err != nil {
+		e.emit(transfer.Notify{Peer: p.Peer, Msg: transfer.Refusal(m, wire.StatusRefused, err)})
+		return
+	}
+	e.stepSend(now, s, transfer.Registered{Peer: p.Peer, Msg: m, PoolBlocks: p.PoolBlocks, Ranks: ranks})
+	if s.state == evicted && s.send.HasReceiver() {
+		e.requeue(s)
+	}
 }
 
 // withdrawn takes a withdrawal to its request, or to the registration that waits for one.
@@ -176,13 +193,16 @@ func (e *Engine) bury(id string, err error) {
 func (e *Engine) chunkSent(now int64, p part, drawn *Sampled, err error) {
 	s := p.seq
 	s.done = p.chunk.End
-	ev := transfer.ChunkComputed{Chunk: p.chunk, Tables: s.tables, Err: err}
+	ev := transfer.ChunkComputed{Chunk: p.chunk, Tables: s.tables(), Err: err}
 	if drawn != nil {
-		ev.Aux = &wire.Aux{First: drawn.TokenLogprob, Top: drawn.Top}
+		ev.Aux = &wire.Aux{First: drawn.TokenLogprob, Top: drawn.Top, Cached: uint32(s.cached)}
 	}
 	if p.chunk.Last && err == nil && s.state == prefilling {
 		e.running = without(e.running, s)
 		s.state = computed
+		if !s.send.HasReceiver() {
+			e.send.offered = append(e.send.offered, s)
+		}
 	}
 	e.stepSend(now, s, ev)
 }
@@ -198,7 +218,7 @@ func (e *Engine) sendOutputs(now int64, s *seq) {
 		switch o := o.(type) {
 		case transfer.Copy:
 			e.copyID++
-			e.copies[e.copyID] = copyRef{seq: s, slice: o.Slice}
+			e.copies[e.copyID] = copyRef{seq: s, slice: o.Slice, writer: o.Writer}
 			e.emit(Copy{ID: e.copyID, Copy: o})
 		case transfer.Sent:
 			s.stats = o.Stats
@@ -213,7 +233,7 @@ func (e *Engine) sendOutputs(now int64, s *seq) {
 		case transfer.Record:
 			e.emit(Record{Request: s.req.ID, Record: o})
 		case transfer.Commit:
-			// There is no prefix index yet for the blocks to enter.
+			e.pools.Commit(s.hold, s.req.Tokens)
 		case transfer.Notify, transfer.Drop:
 			e.emit(o)
 		default:

@@ -1,6 +1,11 @@
 package engine
 
-import "kvferry/transfer"
+import (
+	"slices"
+
+	"kvferry/kvcache"
+	"kvferry/transfer"
+)
 
 // schedule admits what fits and sends out a pass if none is out. Requests are served in order
 // of arrival.
@@ -9,13 +14,7 @@ func (e *Engine) schedule(now int64) {
 	if e.pass != nil {
 		return
 	}
-	var batch []Work
-	for _, s := range e.running {
-		if s.state == decoding {
-			batch = append(batch, e.decodeWork(s))
-		}
-	}
-	batch = e.prefillWork(now, batch)
+	batch := e.prefillWork(now, e.decodeWork(now))
 	if len(batch) > 0 {
 		e.emit(Compute{Batch: batch})
 	}
@@ -25,14 +24,18 @@ func (e *Engine) schedule(now int64) {
 func (e *Engine) admit(now int64) {
 	for len(e.queue) > 0 && len(e.running) < e.cfg.MaxSeqs {
 		s := e.queue[0]
-		tables, ok := e.pools.Take(s.demand())
-		if !ok {
-			return
+		if !e.take(s) {
+			if s = e.makeRoom(now); s == nil {
+				return
+			}
 		}
-		e.queue = e.queue[1:]
-		s.tables = tables
+		e.queue = without(e.queue, s)
 		e.running = append(e.running, s)
-		if s.req.Leg == DecodeLeg {
+		s.done = s.hold.Cached
+		if !s.started {
+			s.cached = s.hold.Cached
+		}
+		if s.demand().Received {
 			s.state = receiving
 			e.openReceive(now, s)
 		} else {
@@ -41,48 +44,73 @@ func (e *Engine) admit(now int64) {
 	}
 }
 
-// decodeWork is one token of a request: the last one drawn, at its position.
-func (e *Engine) decodeWork(s *seq) Work {
-	e.passes(part{seq: s, decode: true, sample: true})
-	at := len(s.req.Tokens) + len(s.output) - 1
-	return Work{
-		Request: s.req.ID, Tokens: s.output[len(s.output)-1:], Start: at,
-		Tables: s.tables, Sample: s.sampleAt(at + 1),
+// take gives a request its first blocks, if the pools have them.
+func (e *Engine) take(s *seq) (ok bool) {
+	s.hold, ok = e.pools.Admit(s.demand(), s.fill)
+	return ok
+}
+
+// decodeWork is one token of each request that decodes: the last one drawn, at its position.
+func (e *Engine) decodeWork(now int64) []Work {
+	var batch []Work
+	for _, s := range slices.Clone(e.running) {
+		at := len(s.req.Tokens) + len(s.output) - 1
+		if s.state != decoding || !e.extend(now, s, at, at+1) {
+			continue
+		}
+		e.passes(part{seq: s, decode: true, sample: true})
+		batch = append(batch, Work{
+			Request: s.req.ID, Tokens: s.output[len(s.output)-1:], Start: at,
+			Tables: s.tables(), Copies: s.hold.Copies, Sample: s.sampleAt(at + 1),
+		})
 	}
+	return batch
 }
 
 // prefillWork cuts the next chunks. The budget goes to the oldest prompts first; a prompt
 // that is not cut goes whole into a pass with no other that would pass the budget.
 func (e *Engine) prefillWork(now int64, batch []Work) []Work {
 	budget, any := e.cfg.ChunkTokens, false
-	for _, s := range e.running {
+	for _, s := range slices.Clone(e.running) {
 		if s.state != prefilling {
 			continue
 		}
-		n := len(s.req.Tokens) - s.done
+		n := len(s.fill) - s.done
 		if e.cfg.Chunked {
 			n = min(n, budget)
 		}
 		if n == 0 || (any && n > budget) {
 			break
 		}
+		c := s.chunk(n)
+		if !e.extend(now, s, c.Start, c.End) {
+			continue
+		}
 		any = true
 		budget -= n
-		c := s.chunk(n)
-		if c.First {
-			s.began = now
-		}
-		w := Work{Request: s.req.ID, Tokens: s.req.Tokens[c.Start:c.End], Start: c.Start, Tables: s.tables}
-		if c.Last {
-			w.Sample = s.sampleAt(c.End)
-		}
-		e.passes(part{seq: s, chunk: c, sample: c.Last})
-		if s.send != nil {
-			e.stepSend(now, s, transfer.ChunkStarted{})
-		}
-		batch = append(batch, w)
+		batch = append(batch, e.chunkWork(now, s, c))
 	}
 	return batch
+}
+
+// chunkWork puts a chunk into the pass. After a preemption the last chunk draws no token: the
+// next one is known.
+func (e *Engine) chunkWork(now int64, s *seq, c kvcache.Chunk) Work {
+	if !s.started {
+		s.started, s.began = true, now
+	}
+	w := Work{
+		Request: s.req.ID, Tokens: s.fill[c.Start:c.End], Start: c.Start,
+		Tables: s.tables(), Copies: s.hold.Copies,
+	}
+	if c.Last && len(s.output) == 0 {
+		w.Sample = s.sampleAt(c.End)
+	}
+	e.passes(part{seq: s, chunk: c, sample: w.Sample != nil})
+	if s.send != nil {
+		e.stepSend(now, s, transfer.ChunkStarted{})
+	}
+	return w
 }
 
 func (e *Engine) passes(p part) {
@@ -106,7 +134,8 @@ func (e *Engine) computed(now int64, ev Computed) {
 			next++
 		}
 		p.seq.inPass = false
-		if !p.decode && p.chunk.Last {
+		e.pools.Copied(p.seq.hold)
+		if !p.decode && p.chunk.Last && p.seq.prefill == 0 {
 			p.seq.prefill = now - p.seq.began
 		}
 		switch {
@@ -131,8 +160,11 @@ func (e *Engine) advance(p part, drawn *Sampled) {
 			return
 		}
 		s.state = decoding
+		e.pools.Commit(s.hold, s.fill)
 	}
-	e.draw(s, *drawn)
+	if drawn != nil {
+		e.draw(s, *drawn)
+	}
 }
 
 // draw adds a token to an answer and ends it where it ends.

@@ -17,6 +17,7 @@ const (
 	prefilling              // chunks of its prompt are computed
 	decoding                // tokens are computed
 	computed                // prefill is over; the compute slot is given back
+	evicted                 // prefill was over, nobody had registered, and the blocks are taken back
 	ended                   // nothing more will be computed
 )
 
@@ -25,9 +26,11 @@ type seq struct {
 	req    Request
 	number uint64 // order of arrival
 	state  state
-	tables []kvcache.BlockTable
-	done   int     // prompt tokens computed
-	output []int32 // tokens drawn
+	hold   *kvcache.Holding // nil while it has no blocks
+	fill   []int32          // the tokens to compute before decoding: the prompt, or more after a preemption
+	done   int              // of them computed, or cached
+	cached int              // prompt tokens that were cached when it was first admitted
+	output []int32          // tokens drawn
 	stop   stopper
 	inPass bool
 	// finished: Finish was given. The blocks may still be in use.
@@ -35,7 +38,8 @@ type seq struct {
 	send     *transfer.Send
 	recv     *transfer.Receive
 	stats    transfer.Stats
-	began    int64  // when the first pass over the prompt went out
+	started  bool // the first pass over the prompt went out, at began
+	began    int64
 	prefill  int64  // how long the prompt's computing took
 	task     int    // of recv
 	epoch    uint64 // of recv
@@ -43,19 +47,31 @@ type seq struct {
 }
 
 func (s *seq) demand() kvcache.Demand {
-	d := kvcache.Demand{Prompt: len(s.req.Tokens), Tokens: len(s.req.Tokens)}
+	d := kvcache.Demand{Prompt: len(s.fill), Tokens: len(s.req.Tokens)}
 	if s.req.Leg != PrefillLeg {
 		d.Tokens += s.req.MaxTokens - 1 // the last token's KV is never stored
 	}
-	d.Received = s.req.Leg == DecodeLeg
+	// What was received and then lost to others is computed here.
+	d.Received = s.req.Leg == DecodeLeg && len(s.output) == 0
 	return d
 }
+
+// stored are the tokens whose KV a decoding request has: all but the last one drawn.
+func (s *seq) stored() []int32 {
+	if len(s.output) == 0 {
+		return s.fill[:s.done]
+	}
+	return slices.Concat(s.req.Tokens, s.output[:len(s.output)-1])
+}
+
+// tables are the request's block tables as they are now.
+func (s *seq) tables() []kvcache.BlockTable { return slices.Clone(s.hold.Tables) }
 
 // chunk is the next n tokens of the prompt, as the transfer wants to know them.
 func (s *seq) chunk(n int) kvcache.Chunk {
 	return kvcache.Chunk{
 		Start: s.done, End: s.done + n,
-		First: s.done == 0, Last: s.done+n == len(s.req.Tokens),
+		First: s.done == s.hold.Cached, Last: s.done+n == len(s.fill),
 	}
 }
 

@@ -20,6 +20,9 @@ func newToy(l kvcache.Layout, blocks []int) *toy {
 	m := &toy{layout: l}
 	for g, n := range blocks {
 		m.pools = append(m.pools, make([]byte, n*l.BlockBytes(g)))
+		for b := range n {
+			m.poison(g, kvcache.BlockID(b))
+		}
 	}
 	return m
 }
@@ -28,6 +31,9 @@ func newToy(l kvcache.Layout, blocks []int) *toy {
 func (m *toy) run(batch []Work) []Sampled {
 	var out []Sampled
 	for _, w := range batch {
+		for _, c := range w.Copies {
+			copy(m.block(c.Group, c.To), m.block(c.Group, c.From))
+		}
 		var h uint64
 		for i, token := range w.Tokens {
 			h = m.token(w.Tables, token, w.Start+i)
@@ -80,25 +86,11 @@ func toyLogits(h uint64) []float32 {
 	return logits
 }
 
-// poison overwrites every block that no request holds, so that a read of it shows.
-func (m *toy) poison(held []Held) {
-	for g := range m.pools {
-		used := map[kvcache.BlockID]bool{}
-		for _, h := range held {
-			if h.Tables != nil {
-				for _, b := range h.Tables[g].Blocks {
-					used[b] = true
-				}
-			}
-		}
-		for b := range len(m.pools[g]) / m.layout.BlockBytes(g) {
-			if !used[kvcache.BlockID(b)] {
-				block := m.block(g, kvcache.BlockID(b))
-				for i := range block {
-					block[i] = 0xee
-				}
-			}
-		}
+// poison overwrites a block whose content nobody can want, so that a read of it shows.
+func (m *toy) poison(g int, b kvcache.BlockID) {
+	block := m.block(g, b)
+	for i := range block {
+		block[i] = 0xee
 	}
 }
 

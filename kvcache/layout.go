@@ -47,7 +47,13 @@ type LayerGroup struct {
 	Window int
 	// Layers are the model's layer indices, ascending.
 	Layers []int
+	// StateBytes, if not 0, makes the group recurrent: each layer keeps one state of this
+	// size a request, which every token changes, and no KV. A request has one block of it.
+	StateBytes int
 }
+
+// Recurrent reports whether the group keeps a state and no KV.
+func (g LayerGroup) Recurrent() bool { return g.StateBytes > 0 }
 
 // Layout fixes where each element of a block lies:
 // [block][layer][K,V][head][token][dim], all layers of one group.
@@ -69,7 +75,12 @@ func (l Layout) HeadBytes() int { return l.BlockTokens * l.HeadDim * l.DType.Siz
 func (l Layout) LayerBytes() int { return 2 * l.KVHeads * l.HeadBytes() }
 
 // BlockBytes is the size of one block of layer group g.
-func (l Layout) BlockBytes(g int) int { return len(l.Groups[g].Layers) * l.LayerBytes() }
+func (l Layout) BlockBytes(g int) int {
+	if group := l.Groups[g]; group.Recurrent() {
+		return len(group.Layers) * group.StateBytes
+	}
+	return len(l.Groups[g].Layers) * l.LayerBytes()
+}
 
 // HeadOffset is where in a block head's K (kv 0) or V (kv 1) of the group's
 // layer number layer (its position in Layers) begins, in bytes.
@@ -100,6 +111,9 @@ func (l Layout) Validate() error {
 		}
 		if g.Window < 0 {
 			return fmt.Errorf("layer group %d: window %d is negative", i, g.Window)
+		}
+		if g.StateBytes < 0 || g.Recurrent() && g.Window > 0 {
+			return fmt.Errorf("layer group %d: state of %d bytes with window %d", i, g.StateBytes, g.Window)
 		}
 	}
 	return nil

@@ -30,21 +30,21 @@ func TestReserveTake(t *testing.T) {
 		{"one that arrives needs the final window only", Demand{Prompt: 21, Tokens: 30, Received: true}, [2]int{0, 3}, [2]int{8, 5}},
 		{"one token", Demand{Prompt: 1, Tokens: 1, Received: true}, [2]int{0, 0}, [2]int{1, 1}},
 	} {
-		r, err := NewReserve(twoGroups(4), []int{20, 20})
+		r, err := NewReserve(twoGroups(4), []int{20, 20}, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		tables, ok := r.Take(c.demand)
+		h, ok := r.Admit(c.demand, prompt(c.demand.Prompt))
 		if !ok {
 			t.Fatalf("%s: nothing taken", c.name)
 		}
-		for g, table := range tables {
+		for g, table := range h.Tables {
 			if table.First != c.first[g] || len(table.Blocks) != c.blocks[g] {
 				t.Errorf("%s: group %d has %d blocks from %d on, want %d from %d on",
 					c.name, g, len(table.Blocks), table.First, c.blocks[g], c.first[g])
 			}
 		}
-		r.Give(tables)
+		r.Give(h)
 		if total, free := r.Count(); total != 40 || free != 40 {
 			t.Errorf("%s: %d of %d blocks are free after it", c.name, free, total)
 		}
@@ -54,10 +54,10 @@ func TestReserveTake(t *testing.T) {
 // TestReserveAllOrNothing: a group that is short keeps every other group's blocks where
 // they are.
 func TestReserveAllOrNothing(t *testing.T) {
-	r, _ := NewReserve(twoGroups(4), []int{10, 3})
+	r, _ := NewReserve(twoGroups(4), []int{10, 3}, Options{})
 	d := Demand{Prompt: 16, Tokens: 16}
-	if tables, ok := r.Take(d); ok {
-		t.Fatalf("took %v of pools of 10 and 3", tables)
+	if h, ok := r.Admit(d, prompt(d.Prompt)); ok {
+		t.Fatalf("took %v of pools of 10 and 3", h.Tables)
 	}
 	if _, free := r.Count(); free != 13 {
 		t.Errorf("%d blocks are free, want 13", free)
@@ -83,7 +83,7 @@ func TestNewReserveRefuses(t *testing.T) {
 		{twoGroups(4), []int{1}, "1 pool sizes for 2 layer groups"},
 		{twoGroups(4), []int{1, 0}, "layer group 1 has 0 blocks"},
 	} {
-		if _, err := NewReserve(c.layout, c.blocks); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := NewReserve(c.layout, c.blocks, Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("pools %v: %v, want %q", c.blocks, err, c.want)
 		}
 	}
@@ -94,17 +94,17 @@ func TestReserveNeverShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		layout := twoGroups(rapid.IntRange(1, 5).Draw(t, "tpb"))
 		sizes := []int{rapid.IntRange(1, 20).Draw(t, "full"), rapid.IntRange(1, 20).Draw(t, "window")}
-		r, err := NewReserve(layout, sizes)
+		r, err := NewReserve(layout, sizes, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var held [][]BlockTable
+		var held []*Holding
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
 				d := Demand{Prompt: rapid.IntRange(1, 40).Draw(t, "prompt"), Received: rapid.Bool().Draw(t, "received")}
 				d.Tokens = d.Prompt + rapid.IntRange(0, 20).Draw(t, "output")
 				fits := r.Fits(d)
-				tables, ok := r.Take(d)
+				h, ok := r.Admit(d, prompt(d.Prompt))
 				if ok && fits != nil {
 					t.Fatalf("%+v does not fit (%v) and was taken", d, fits)
 				}
@@ -112,7 +112,7 @@ func TestReserveNeverShares(t *testing.T) {
 					t.Fatalf("%+v fits and was not taken of empty pools", d)
 				}
 				if ok {
-					held = append(held, tables)
+					held = append(held, h)
 				}
 			},
 			"give": func(t *rapid.T) {
@@ -127,8 +127,8 @@ func TestReserveNeverShares(t *testing.T) {
 				out := 0
 				for g := range sizes {
 					seen := map[BlockID]bool{}
-					for _, tables := range held {
-						for _, b := range tables[g].Blocks {
+					for _, h := range held {
+						for _, b := range h.Tables[g].Blocks {
 							if seen[b] {
 								t.Fatalf("block %d of group %d is held twice", b, g)
 							}
@@ -143,4 +143,13 @@ func TestReserveNeverShares(t *testing.T) {
 			},
 		})
 	})
+}
+
+// prompt is n tokens.
+func prompt(n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32(i)
+	}
+	return out
 }

@@ -70,6 +70,9 @@ func positions(layers []int, first, end int) Span {
 
 // BlockBytes is the size of one block of group g on this rank, 0 if it holds none of it.
 func (s Shard) BlockBytes(g int) int {
+	if group := s.layout.Groups[g]; group.Recurrent() {
+		return s.Layers[g].Len() * group.StateBytes
+	}
 	return s.Layers[g].Len() * s.layerBytes()
 }
 
@@ -81,7 +84,18 @@ func (s Shard) HeadOffset(g, layer, kv, head int) int {
 	return (layer-s.Layers[g].Start)*s.layerBytes() + (kv*s.Heads.Len()+head-s.Heads.Start)*s.layout.HeadBytes()
 }
 
+// StateOffset is where in this rank's block of a recurrent group the state of its layer number
+// layer begins, in bytes. Every rank of a stage holds the whole state.
+func (s Shard) StateOffset(g, layer int) int {
+	return (layer - s.Layers[g].Start) * s.layout.Groups[g].StateBytes
+}
+
+// HoldsLayer reports whether a group's layer is on this rank.
+func (s Shard) HoldsLayer(g, layer int) bool {
+	return layer >= s.Layers[g].Start && layer < s.Layers[g].End
+}
+
 // Holds reports whether a head of a group's layer is on this rank.
 func (s Shard) Holds(g, layer, head int) bool {
-	return layer >= s.Layers[g].Start && layer < s.Layers[g].End && head >= s.Heads.Start && head < s.Heads.End
+	return s.HoldsLayer(g, layer) && head >= s.Heads.Start && head < s.Heads.End
 }

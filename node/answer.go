@@ -109,7 +109,7 @@ func (s *sender) finish(f engine.Finish) {
 		return
 	}
 	s.piece(s.text.Push(f.Text)+s.text.Flush(), true)
-	usage := openai.NewUsage(f.Prompt, f.Completion, 0)
+	usage := openai.NewUsage(f.Prompt, f.Completion, f.Cached)
 	reason := openai.FinishReason(f.Reason)
 	if !s.req.Stream {
 		s.w.Header().Set("Content-Type", "application/json")
@@ -165,7 +165,7 @@ func prefillReply(f engine.Finish) PrefillReply {
 	t := f.Transfer
 	return PrefillReply{
 		Object: "kvferry.prefill",
-		Usage:  openai.NewUsage(f.Prompt, 0, 0),
+		Usage:  openai.NewUsage(f.Prompt, 0, f.Cached),
 		Kvferry: TransferFigures{
 			Prefill: sec(f.Prefill), Transfer: sec(t.Busy), Hidden: sec(t.Hidden), Exposed: sec(t.Exposed),
 			Bytes: t.Bytes, Slices: t.Slices,

@@ -30,6 +30,14 @@ type EngineConfig struct {
 	ChunkTokens    int
 	// Pipelined sends each chunk's KV when it is computed.
 	Pipelined bool
+	// TensorParallel and PipelineParallel cut the model into ranks, each with pools of its own.
+	TensorParallel, PipelineParallel int
+	// KVManager is ReserveManager or GrowManager.
+	KVManager string
+	// BlockReuse keeps a prefix index: prompts that begin alike are computed, and sent, once.
+	BlockReuse bool
+	// Checksum compares each slice that is received with what was sent (PIPE-33).
+	Checksum bool
 	// MaxSeqs is the number of compute slots, MaxWaiting of places in the queue.
 	MaxSeqs, MaxWaiting int
 	// TransferTimeout is kv_transfer_timeout.
@@ -41,6 +49,19 @@ type EngineConfig struct {
 	WrapAgent func(agent.Agent) agent.Agent
 	// Observe, if set, is told of each record when it happens.
 	Observe func(engine.Record)
+	// PoisonFreed overwrites each block whose content nobody can want; for tests.
+	PoisonFreed bool
+}
+
+// The pool managers.
+const (
+	ReserveManager = "reserve"
+	GrowManager    = "grow"
+)
+
+// parallel is how the model is cut into ranks.
+func (c EngineConfig) parallel() kvcache.Parallel {
+	return kvcache.Parallel{Tensor: c.TensorParallel, Pipeline: c.PipelineParallel}
 }
 
 // DefaultEngineConfig is what an engine does when nothing is asked for.
@@ -50,6 +71,7 @@ func DefaultEngineConfig() EngineConfig {
 		Listen: "127.0.0.1:0", AgentListen: "127.0.0.1:0",
 		BlockTokens: 16, KVDType: kvcache.F16.String(),
 		ChunkedPrefill: true, ChunkTokens: 256,
+		TensorParallel: 1, PipelineParallel: 1, KVManager: ReserveManager, BlockReuse: true,
 		MaxSeqs: 32, MaxWaiting: 1024,
 		TransferTimeout: time.Minute, DrainTimeout: 30 * time.Second,
 	}

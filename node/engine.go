@@ -15,6 +15,7 @@ import (
 	"kvferry/agent/memory"
 	"kvferry/agent/tcp"
 	"kvferry/engine"
+	"kvferry/kvcache"
 	"kvferry/runner"
 	"kvferry/telemetry"
 	"kvferry/wire"
@@ -25,7 +26,8 @@ type Engine struct {
 	cfg      EngineConfig
 	life     wire.Life
 	run      runner.Runner
-	pools    []*memory.Memory
+	pools    []*memory.Memory // by rank and layer group; nil where a rank holds nothing
+	memory   [][]byte         // of pools
 	agent    agent.Agent
 	loop     *loop
 	metrics  *telemetry.Engine
@@ -63,8 +65,8 @@ func StartEngine(cfg EngineConfig) (e *Engine, err error) {
 	if err := e.mapPools(blocks); err != nil {
 		return e, err
 	}
-	pools, err := e.startAgent(blocks)
-	if err != nil {
+	pools := e.describePools(blocks)
+	if err := e.startAgent(pools); err != nil {
 		return e, err
 	}
 	if err := e.startLoop(blocks, pools); err != nil {
@@ -78,44 +80,66 @@ func StartEngine(cfg EngineConfig) (e *Engine, err error) {
 	return e, nil
 }
 
-// mapPools maps one pool a layer group, outside the heap, and hands them to the runner.
+// mapPools maps one pool a layer group for each rank, outside the heap, and hands them to the
+// runner. A rank that holds nothing of a group has none.
 func (e *Engine) mapPools(blocks []int) error {
 	layout := e.run.Layout()
-	var mem [][]byte
-	for g, n := range blocks {
-		m, err := memory.Map(fmt.Sprintf("kvferry-group-%d", g), n*layout.BlockBytes(g))
-		if err != nil {
-			return fmt.Errorf("pool of layer group %d: %w", g, err)
-		}
-		e.pools = append(e.pools, m)
-		mem = append(mem, m.Bytes())
+	shards, err := layout.Shards(e.cfg.parallel())
+	if err != nil {
+		return err
 	}
-	return e.run.Attach(mem)
+	for rank, s := range shards {
+		for g, n := range blocks {
+			size := n * s.BlockBytes(g)
+			if size == 0 {
+				e.pools, e.memory = append(e.pools, nil), append(e.memory, nil)
+				continue
+			}
+			m, err := memory.Map(fmt.Sprintf("kvferry-rank-%d-group-%d", rank, g), size)
+			if err != nil {
+				return fmt.Errorf("rank %d: pool of layer group %d: %w", rank, g, err)
+			}
+			e.pools, e.memory = append(e.pools, m), append(e.memory, m.Bytes())
+		}
+	}
+	return e.run.Attach(e.memory)
 }
 
-// startAgent registers the pools and begins to accept peers. An aggregated engine has none.
-func (e *Engine) startAgent(blocks []int) ([]wire.Pool, error) {
+// describePools says of each pool what a peer must know; its region comes with the agent.
+func (e *Engine) describePools(blocks []int) []wire.Pool {
+	pools := make([]wire.Pool, len(e.memory))
+	for i, mem := range e.memory {
+		if n := blocks[i%len(blocks)]; mem != nil {
+			pools[i] = wire.Pool{Blocks: uint32(n), BlockBytes: uint64(len(mem) / n)}
+		}
+	}
+	return pools
+}
+
+// startAgent registers the pools and begins to accept peers. An aggregated engine has no agent.
+func (e *Engine) startAgent(pools []wire.Pool) error {
 	if e.cfg.Role == engine.Aggregated {
-		return nil, nil
+		return nil
 	}
 	e.agent = tcp.New(tcp.Options{Listen: e.cfg.AgentListen, Log: e.cfg.Log})
 	if e.cfg.WrapAgent != nil {
 		e.agent = e.cfg.WrapAgent(e.agent)
 	}
-	layout := e.run.Layout()
-	var pools []wire.Pool
-	for g, m := range e.pools {
-		region, err := e.agent.Register(m.Bytes())
-		if err != nil {
-			return nil, fmt.Errorf("register pool of layer group %d: %w", g, err)
+	for i, mem := range e.memory {
+		if mem == nil {
+			continue
 		}
-		pools = append(pools, wire.Pool{
-			Region: uint32(region), Blocks: uint32(blocks[g]), BlockBytes: uint64(layout.BlockBytes(g)),
-		})
+		region, err := e.agent.Register(mem)
+		if err != nil {
+			return fmt.Errorf("register pool %d: %w", i, err)
+		}
+		pools[i].Region = uint32(region)
 	}
-	return pools, e.agent.Start(wire.Hello{
+	return e.agent.Start(wire.Hello{
 		Life: e.life, Role: e.cfg.Role.String(), Identity: identity(e.run),
-		Geometry: wire.Geometry{TensorParallel: 1, PipelineParallel: 1, Pools: pools},
+		Geometry: wire.Geometry{
+			TensorParallel: uint16(e.cfg.TensorParallel), PipelineParallel: uint16(e.cfg.PipelineParallel), Pools: pools,
+		},
 	})
 }
 
@@ -131,6 +155,7 @@ func identity(r runner.Runner) wire.Identity {
 		for _, layer := range g.Layers {
 			w.Layers = append(w.Layers, uint16(layer))
 		}
+		w.State = uint32(g.StateBytes)
 		id.Groups = append(id.Groups, w)
 	}
 	return id
@@ -138,9 +163,16 @@ func identity(r runner.Runner) wire.Identity {
 
 func (e *Engine) startLoop(blocks []int, pools []wire.Pool) error {
 	model := e.run.Model()
+	lists := newLists(e.run.Layout(), e.cfg.parallel(), pools, e.memory)
+	var freed func(int, kvcache.BlockID)
+	if e.cfg.PoisonFreed {
+		freed = lists.poison
+	}
 	machine, err := engine.New(engine.Config{
-		Role: e.cfg.Role, Layout: e.run.Layout(), Blocks: blocks,
-		MaxSeqs: e.cfg.MaxSeqs, MaxWaiting: e.cfg.MaxWaiting,
+		Role: e.cfg.Role, Layout: e.run.Layout(), Parallel: e.cfg.parallel(), Blocks: blocks,
+		Grow: e.cfg.KVManager == GrowManager, Reuse: e.cfg.BlockReuse, Salt: model.Hash, Freed: freed,
+		Checksum: e.cfg.Checksum,
+		MaxSeqs:  e.cfg.MaxSeqs, MaxWaiting: e.cfg.MaxWaiting,
 		Chunked: e.cfg.ChunkedPrefill, ChunkTokens: e.cfg.ChunkTokens, Pipelined: e.cfg.Pipelined,
 		Timeout: int64(e.cfg.TransferTimeout), Context: model.Context, Ends: model.Ends,
 		Text:    e.run.Tokenizer().Bytes,
@@ -151,7 +183,7 @@ func (e *Engine) startLoop(blocks []int, pools []wire.Pool) error {
 	}
 	e.metrics = telemetry.NewEngine(e.cfg.Role.String(), e.gauges)
 	e.loop = &loop{
-		machine: machine, run: e.run, agent: e.agent, lists: newLists(pools),
+		machine: machine, run: e.run, agent: e.agent, lists: lists,
 		metrics: e.metrics, observe: e.cfg.Observe, log: e.cfg.Log, began: time.Now(),
 		commands: make(chan func(int64)), passes: make(chan engine.Compute, 1),
 		results: make(chan engine.Computed), answers: map[string]*answer{}, stopped: make(chan struct{}),
@@ -234,7 +266,9 @@ func (e *Engine) close(ctx context.Context) {
 		e.run.Close()
 	}
 	for _, m := range e.pools {
-		m.Close()
+		if m != nil {
+			m.Close()
+		}
 	}
 }
 

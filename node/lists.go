@@ -2,100 +2,173 @@ package node
 
 import (
 	"fmt"
+	"hash/crc32"
 
 	"kvferry/agent"
 	"kvferry/engine"
 	"kvferry/kvcache"
+	"kvferry/transfer"
 	"kvferry/wire"
 )
 
-// lists holds the descriptor lists of our pools and of each peer's: one descriptor a block,
-// group after group, prepared once and indexed by every transfer.
+// lists knows where our blocks lie, and holds for each peer the descriptor lists of what we
+// write into it: prepared once, indexed by every transfer.
 type lists struct {
-	local []wire.Pool
-	ours  blockList
-	peers map[wire.Life]blockList
+	layout   kvcache.Layout
+	parallel kvcache.Parallel
+	pools    ranks
+	memory   [][]byte // by rank and group, as pools
+	peers    map[wire.Life]*peerLists
 }
 
-// blockList is a descriptor list and where each layer group begins in it.
-type blockList struct {
-	descs agent.List
-	first []int32
+// ranks are the pools of all ranks, layer group after layer group of one rank after another.
+type ranks struct {
+	pools  []wire.Pool
+	groups int
 }
 
-func newLists(pools []wire.Pool) *lists {
-	return &lists{local: pools, ours: listBlocks(pools), peers: map[wire.Life]blockList{}}
-}
+func (r ranks) at(rank, group int) wire.Pool { return r.pools[rank*r.groups+group] }
 
-func listBlocks(pools []wire.Pool) blockList {
-	var l blockList
-	for _, p := range pools {
-		l.first = append(l.first, int32(len(l.descs)))
-		for b := range uint64(p.Blocks) {
-			l.descs = append(l.descs, agent.Desc{
-				Region: agent.Region(p.Region), Offset: b * p.BlockBytes, Length: p.BlockBytes,
-			})
-		}
+func (p ranks) desc(rank, group int, block kvcache.BlockID, offset, length int) agent.Desc {
+	pool := p.at(rank, group)
+	return agent.Desc{
+		Region: agent.Region(pool.Region),
+		Offset: uint64(block)*pool.BlockBytes + uint64(offset),
+		Length: uint64(length),
 	}
-	return l
+}
+
+// peerLists is what one peer's geometry makes of ours.
+type peerLists struct {
+	out []rankLists // what each rank of ours writes into it
+	in  *transfer.Mapping
+}
+
+// rankLists are a rank's descriptors and the peer's beside them: of each group the pieces of
+// each block, from first on.
+type rankLists struct {
+	local, remote           agent.List
+	localFirst, remoteFirst []int32
+	pieces                  []int32
+}
+
+func newLists(l kvcache.Layout, p kvcache.Parallel, pools []wire.Pool, memory [][]byte) *lists {
+	return &lists{
+		layout: l, parallel: p, pools: ranks{pools, len(l.Groups)}, memory: memory,
+		peers: map[wire.Life]*peerLists{},
+	}
 }
 
 // maxPoolBlocks bounds what a peer can make us list.
 const maxPoolBlocks = 1 << 24
 
-// peerUp prepares a peer's list and gives the sizes of its pools. The geometry must be one
-// that the plan can map onto ours.
-func (l *lists) peerUp(h wire.Hello) ([]int, error) {
-	g := h.Geometry
-	if g.TensorParallel != 1 || g.PipelineParallel != 1 {
-		return nil, fmt.Errorf("geometry: tensor parallel %d, pipeline parallel %d: only 1 and 1 can be mapped",
-			g.TensorParallel, g.PipelineParallel)
+// peerUp prepares a peer's lists and gives its geometry. It must be one that the mapping can
+// map onto ours.
+func (l *lists) peerUp(h wire.Hello) (kvcache.Parallel, []int, error) {
+	theirs := kvcache.Parallel{Tensor: int(h.Geometry.TensorParallel), Pipeline: int(h.Geometry.PipelineParallel)}
+	blocks, err := l.check(theirs, h.Geometry.Pools)
+	if err != nil {
+		return theirs, nil, fmt.Errorf("geometry: %w", err)
 	}
-	if len(g.Pools) != len(l.local) {
-		return nil, fmt.Errorf("geometry: %d pools there and %d here", len(g.Pools), len(l.local))
+	out, err := transfer.NewMapping(l.layout, l.parallel, theirs)
+	if err != nil {
+		return theirs, nil, fmt.Errorf("geometry: %w", err)
 	}
-	var blocks []int
-	for i, p := range g.Pools {
-		if p.BlockBytes != l.local[i].BlockBytes {
-			return nil, fmt.Errorf("geometry: pool %d: block bytes %d there and %d here", i, p.BlockBytes, l.local[i].BlockBytes)
+	in, err := transfer.NewMapping(l.layout, theirs, l.parallel)
+	if err != nil {
+		return theirs, nil, fmt.Errorf("geometry: %w", err)
+	}
+	p := &peerLists{in: in}
+	for w := range out.Writers() {
+		p.out = append(p.out, l.list(out, w, ranks{h.Geometry.Pools, len(l.layout.Groups)}, blocks))
+	}
+	l.peers[h.Life] = p
+	return theirs, blocks, nil
+}
+
+// check compares a peer's pools with what its geometry makes of our layout, and gives the
+// number of blocks of each group.
+func (l *lists) check(theirs kvcache.Parallel, pools []wire.Pool) ([]int, error) {
+	shards, err := l.layout.Shards(theirs)
+	if err != nil {
+		return nil, err
+	}
+	groups := len(l.layout.Groups)
+	if len(pools) != len(shards)*groups {
+		return nil, fmt.Errorf("%d pools for %d ranks of %d layer groups", len(pools), len(shards), groups)
+	}
+	blocks := make([]int, groups)
+	for i, p := range pools {
+		rank, g := i/groups, i%groups
+		want := shards[rank].BlockBytes(g)
+		if int(p.BlockBytes) != want {
+			return nil, fmt.Errorf("rank %d, layer group %d: block bytes are %d and should be %d", rank, g, p.BlockBytes, want)
 		}
-		if p.Blocks > maxPoolBlocks {
-			return nil, fmt.Errorf("geometry: pool %d: %d blocks: at most %d can be listed", i, p.Blocks, maxPoolBlocks)
+		if want == 0 {
+			continue
 		}
-		blocks = append(blocks, int(p.Blocks))
+		if blocks[g] == 0 {
+			blocks[g] = int(p.Blocks)
+		}
+		if int(p.Blocks) != blocks[g] || p.Blocks > maxPoolBlocks {
+			return nil, fmt.Errorf("rank %d, layer group %d: %d blocks", rank, g, p.Blocks)
+		}
 	}
-	l.peers[h.Life] = listBlocks(g.Pools)
 	return blocks, nil
+}
+
+// list makes the descriptors of what our rank writer writes into a peer.
+func (l *lists) list(m *transfer.Mapping, writer int, remote ranks, remoteBlocks []int) rankLists {
+	var r rankLists
+	for g := range l.layout.Groups {
+		pieces := m.Pieces(writer, g)
+		r.pieces = append(r.pieces, int32(len(pieces)))
+		r.localFirst = append(r.localFirst, int32(len(r.local)))
+		r.remoteFirst = append(r.remoteFirst, int32(len(r.remote)))
+		if len(pieces) == 0 {
+			continue
+		}
+		for b := range l.pools.at(writer, g).Blocks {
+			for _, p := range pieces {
+				r.local = append(r.local, l.pools.desc(writer, g, kvcache.BlockID(b), p.Src, p.Len))
+			}
+		}
+		for b := range remoteBlocks[g] {
+			for _, p := range pieces {
+				r.remote = append(r.remote, remote.desc(p.DstRank, g, kvcache.BlockID(b), p.Dst, p.Len))
+			}
+		}
+	}
+	return r
 }
 
 func (l *lists) peerLost(life wire.Life) { delete(l.peers, life) }
 
-// transfer turns a slice's plan into indices of the two lists.
+// transfer turns a rank's part of a slice into indices of the two lists. The checksum that the
+// receiver asked for is taken here, of what is about to be read.
 func (l *lists) transfer(c engine.Copy) agent.Transfer {
-	remote := l.peers[c.Peer]
-	t := agent.Transfer{
-		ID: c.ID, Peer: c.Peer, Local: l.ours.descs, Remote: remote.descs,
-		Epoch: c.Epoch, Notice: c.Notice.Append(nil),
-	}
-	if remote.descs == nil {
+	t := agent.Transfer{ID: c.ID, Peer: c.Peer, Epoch: c.Epoch}
+	p := l.peers[c.Peer]
+	if p == nil {
 		return t // the peer is gone, and the agent will say so
 	}
+	r := p.out[c.Writer]
+	t.Local, t.Remote = r.local, r.remote
+	var sum uint32
 	for _, g := range c.Groups {
+		n := r.pieces[g.Group]
 		for i := range g.Src {
-			t.LocalIdx = append(t.LocalIdx, l.ours.first[g.Group]+int32(g.Src[i]))
-			t.RemoteIdx = append(t.RemoteIdx, remote.first[g.Group]+int32(g.Dst[i]))
+			for k := range n {
+				at := r.localFirst[g.Group] + int32(g.Src[i])*n + k
+				t.LocalIdx = append(t.LocalIdx, at)
+				t.RemoteIdx = append(t.RemoteIdx, r.remoteFirst[g.Group]+int32(g.Dst[i])*n+k)
+				if c.Checksum {
+					sum = crc32.Update(sum, castagnoli, l.bytes(c.Writer, g.Group, r.local[at]))
+				}
+			}
 		}
 	}
+	c.Notice.Checksum = sum
+	t.Notice = c.Notice.Append(nil)
 	return t
-}
-
-// ranges are the descriptors of blocks of ours.
-func (l *lists) ranges(blocks [][]kvcache.BlockID) []agent.Desc {
-	var out []agent.Desc
-	for g, list := range blocks {
-		for _, b := range list {
-			out = append(out, l.ours.descs[l.ours.first[g]+int32(b)])
-		}
-	}
-	return out
 }

@@ -154,6 +154,8 @@ func (l *loop) perform(now int64, o engine.Output) {
 		l.agent.Connect(o.Addr)
 	case engine.Copy:
 		l.agent.Write(l.lists.transfer(o))
+	case engine.Verify:
+		l.machine.Step(now, engine.Verified{Epoch: o.Epoch, Slice: o.Slice, Writer: o.Writer, Sum: l.lists.verify(o)})
 	case transfer.Notify:
 		l.agent.Notify(o.Peer, o.Msg.Append(nil))
 	case transfer.Grant:
@@ -215,14 +217,14 @@ func (l *loop) record(o engine.Record) {
 func (l *loop) agentEvent(now int64, ev agent.Event) {
 	switch ev := ev.(type) {
 	case agent.PeerUp:
-		blocks, err := l.lists.peerUp(ev.Hello)
+		parallel, blocks, err := l.lists.peerUp(ev.Hello)
 		if err != nil {
 			l.log.Warn("peer refused", "peer", ev.Hello.Life, "err", err)
 			l.agent.Drop(ev.Hello.Life, err)
 			l.machine.Step(now, engine.ConnectFailed{Addr: ev.Addr, Err: err})
 			return
 		}
-		l.machine.Step(now, engine.PeerUp{Addr: ev.Addr, Peer: ev.Hello.Life, PoolBlocks: blocks})
+		l.machine.Step(now, engine.PeerUp{Addr: ev.Addr, Peer: ev.Hello.Life, PoolBlocks: blocks, Parallel: parallel})
 	case agent.ConnectFailed:
 		l.machine.Step(now, engine.ConnectFailed{Addr: ev.Addr, Err: ev.Err})
 	case agent.PeerLost:

@@ -20,6 +20,8 @@ var (
 	ErrWithdrawn = errors.New("withdrawn by the receiver")
 	// ErrRefused: the registration does not fit the request (PIPE-34).
 	ErrRefused = errors.New("registration refused")
+	// ErrChecksum: what arrived is not what was sent (PIPE-33).
+	ErrChecksum = errors.New("checksum mismatch")
 	// ErrProtocol: the peer sent what no correct peer sends.
 	ErrProtocol = errors.New("protocol violation")
 )

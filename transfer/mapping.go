@@ -40,13 +40,28 @@ func NewMapping(l kvcache.Layout, sender, receiver kvcache.Parallel) (*Mapping, 
 	return m, nil
 }
 
+// oneToOne is the mapping of one rank onto one.
+func oneToOne(l kvcache.Layout) *Mapping {
+	one := kvcache.Parallel{Tensor: 1, Pipeline: 1}
+	m, err := NewMapping(l, one, one)
+	if err != nil {
+		panic(err) // one rank holds any layout
+	}
+	return m
+}
+
 // fill finds a writer for each head of each layer of one group that a receiver's rank holds, in
 // the order of the receiver's memory.
 func (m *Mapping) fill(l kvcache.Layout, from []kvcache.Shard, d int, dst kvcache.Shard, g int) {
 	for layer := dst.Layers[g].Start; layer < dst.Layers[g].End; layer++ {
+		if size := l.Groups[g].StateBytes; size > 0 {
+			w := elect(from, d, func(s kvcache.Shard) bool { return s.HoldsLayer(g, layer) })
+			m.add(w, g, Piece{DstRank: d, Src: from[w].StateOffset(g, layer), Dst: dst.StateOffset(g, layer), Len: size})
+			continue
+		}
 		for kv := range 2 {
 			for head := dst.Heads.Start; head < dst.Heads.End; head++ {
-				w := elect(from, d, g, layer, head)
+				w := elect(from, d, func(s kvcache.Shard) bool { return s.Holds(g, layer, head) })
 				m.add(w, g, Piece{
 					DstRank: d,
 					Src:     from[w].HeadOffset(g, layer, kv, head),
@@ -58,12 +73,15 @@ func (m *Mapping) fill(l kvcache.Layout, from []kvcache.Shard, d int, dst kvcach
 	}
 }
 
-// elect is the rank that writes a head to the receiver's rank d: of those that hold it, another
-// one for each d, so that they share the work.
-func elect(from []kvcache.Shard, d, g, layer, head int) int {
+// elect is the rank that writes something to the receiver's rank d: of those that hold it, the
+// one of the same number, or else another one for each d, so that they share the work.
+func elect(from []kvcache.Shard, d int, holds func(kvcache.Shard) bool) int {
 	var holders []int
 	for w, s := range from {
-		if s.Holds(g, layer, head) {
+		if holds(s) {
+			if w == d {
+				return w
+			}
 			holders = append(holders, w)
 		}
 	}

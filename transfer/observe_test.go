@@ -49,7 +49,7 @@ func (w *world) sendOutput(o Output) {
 }
 
 func (w *world) copyBegins(c Copy) {
-	last := c.Notice.(*wire.Result).Last
+	last := c.Notice.Last
 	switch {
 	case w.srcFree || w.sendEnd != "":
 		w.t.Fatalf("a copy begins after the end: %v", w)

@@ -8,14 +8,26 @@ import (
 // Output is something that the shell must do. It is one of the types below.
 type Output interface{ output() }
 
-// Copy writes blocks into the receiver's memory and delivers Notice after the last byte;
-// Copied{Slice} must come back. A copy may have no blocks: then only the notice goes.
+// Copy writes a rank's part of blocks into the receiver's memory and delivers Notice after the
+// last byte; Copied with the same Slice and Writer must come back. A copy may have no blocks:
+// then only the notice goes.
 type Copy struct {
-	Slice  int
-	Peer   wire.Life
-	Epoch  uint64
-	Groups []GroupCopy
-	Notice wire.Message
+	Slice, Writer int
+	Peer          wire.Life
+	Epoch         uint64
+	Groups        []GroupCopy
+	// Checksum asks for the CRC-32C of what is copied, in the order of the groups, their blocks
+	// and the mapping's pieces, in Notice.Checksum (PIPE-33).
+	Checksum bool
+	Notice   *wire.Result
+}
+
+// Verify asks for the CRC-32C of what a slice of the peer's rank Writer brought, in the order in
+// which Copy sums it up; Verified must come back.
+type Verify struct {
+	Slice, Writer int
+	Peer          wire.Life
+	Groups        []GroupCopy // destinations only
 }
 
 // Notify sends a message alone.
@@ -79,6 +91,7 @@ const (
 )
 
 func (Copy) output()     {}
+func (Verify) output()   {}
 func (Notify) output()   {}
 func (Commit) output()   {}
 func (Release) output()  {}

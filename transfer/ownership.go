@@ -35,6 +35,18 @@ func (o *Ownership) Complete() bool {
 	return true
 }
 
+// Reopen takes back what Complete and Acquire said, when the blocks were given to others before
+// the last slice left: sent says whether any slice has.
+func (o *Ownership) Reopen(sent bool) {
+	switch {
+	case o.phase == phaseReleased:
+	case sent:
+		o.phase = phaseAcquired
+	default:
+		o.phase = phaseIdle
+	}
+}
+
 // Use counts one more reader or writer of the blocks: a forward pass, or a slice from the
 // moment it is due and before any wait it does (PIPE-17).
 func (o *Ownership) Use() { o.uses++ }

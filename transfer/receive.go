@@ -20,8 +20,10 @@ type ReceiveConfig struct {
 	DstStart int
 	// Tables are the request's block tables, which may reach past the prompt.
 	Tables []kvcache.BlockTable
-	// Writers is the number of sending ranks, which follows from the geometries alone.
+	// Writers is the number of sending ranks if PeerUp does not tell it.
 	Writers int
+	// Checksum: no slice counts before the checksum of what it brought was compared (PIPE-33).
+	Checksum bool
 	// Fencing: the agent can refuse late writes. Without it the blocks of an abandoned receive
 	// stay until the writer has confirmed or its life has ended (PIPE-32).
 	Fencing bool
@@ -36,7 +38,9 @@ type Receive struct {
 	cfg       ReceiveConfig
 	phase     receivePhase
 	peer      wire.Life
+	reg       *wire.Register
 	writers   []writer
+	held      map[[2]int]*wire.Result // results whose bytes are being verified, by writer and slice
 	aux       *wire.Aux
 	bytes     uint64
 	confirmed bool // the writer has nothing in flight any more
@@ -65,8 +69,12 @@ type writer struct {
 // ReceiveEvent is what can happen to a Receive. It is one of the types below.
 type ReceiveEvent interface{ receiveEvent() }
 
-// PeerUp: the sender's handshake succeeded.
-type PeerUp struct{ Peer wire.Life }
+// PeerUp: the sender's handshake succeeded. Writers is the number of its ranks, each of which
+// will send at least its last slice; 0 leaves it as configured.
+type PeerUp struct {
+	Peer    wire.Life
+	Writers int
+}
 
 // Unreachable: the sender could not be connected to.
 type Unreachable struct{ Err error }
@@ -83,6 +91,12 @@ type ProgressCame struct {
 	Msg  *wire.Progress
 }
 
+// Verified ends a Verify with the checksum of what is in our memory.
+type Verified struct {
+	Slice, Writer int
+	Sum           uint32
+}
+
 // Revoked ends a Revoke.
 type Revoked struct{}
 
@@ -92,15 +106,12 @@ func (ResultCame) receiveEvent()   {}
 func (ProgressCame) receiveEvent() {}
 func (PeerGone) receiveEvent()     {}
 func (Cancel) receiveEvent()       {}
+func (Verified) receiveEvent()     {}
 func (Revoked) receiveEvent()      {}
 
 // NewReceive makes a session that waits for its peer's connection.
 func NewReceive(cfg ReceiveConfig, now int64) *Receive {
-	r := &Receive{cfg: cfg, active: now, writers: make([]writer, cfg.Writers)}
-	for i := range r.writers {
-		r.writers[i].count = -1
-	}
-	return r
+	return &Receive{cfg: cfg, active: now, held: map[[2]int]*wire.Result{}}
 }
 
 // Step takes an event. An event that no longer matters changes nothing.
@@ -108,6 +119,7 @@ func (r *Receive) Step(now int64, ev ReceiveEvent) {
 	switch ev := ev.(type) {
 	case PeerUp:
 		if r.phase == receiveConnecting {
+			r.expect(ev.Writers)
 			r.post(now, ev.Peer)
 		}
 	case Unreachable:
@@ -126,10 +138,23 @@ func (r *Receive) Step(now int64, ev ReceiveEvent) {
 		r.peerGone(ev)
 	case Cancel:
 		r.fail(ev.Cause)
+	case Verified:
+		r.verified(ev)
 	case Revoked:
 		r.revoked = true
 	}
 	r.settle()
+}
+
+// expect makes a set for each writer.
+func (r *Receive) expect(writers int) {
+	if writers == 0 {
+		writers = r.cfg.Writers
+	}
+	r.writers = make([]writer, writers)
+	for i := range r.writers {
+		r.writers[i].count = -1
+	}
 }
 
 // post grants the blocks and registers the one receive, even when every block is here
@@ -140,11 +165,10 @@ func (r *Receive) post(now int64, peer wire.Life) {
 		Request: r.cfg.Request, Task: r.cfg.Task, Epoch: r.cfg.Epoch,
 		PromptLen: uint32(r.cfg.PromptLen), TokenHash: r.cfg.TokenHash, DstStart: uint32(r.cfg.DstStart),
 	}
+	reg.Checksum = r.cfg.Checksum
 	grant := Grant{Epoch: r.cfg.Epoch, Peer: peer}
-	total := r.cfg.Layout.TotalBlocks(r.cfg.PromptLen)
-	for _, t := range r.cfg.Tables {
-		// Exactly to the prompt's last block: never those reserved for what is decoded (PIPE-10).
-		blocks := kvcache.Project(t.Blocks, t.End(), kvcache.Span{Start: 0, End: total})
+	for g, t := range r.cfg.Tables {
+		blocks := r.wanted(g, t)
 		ids := make([]int32, len(blocks))
 		for i, b := range blocks {
 			ids[i] = int32(b)
@@ -152,8 +176,24 @@ func (r *Receive) post(now int64, peer wire.Life) {
 		grant.Blocks = append(grant.Blocks, blocks)
 		reg.Blocks = append(reg.Blocks, ids)
 	}
+	r.reg = reg
 	r.emit(grant)
 	r.emit(Notify{Peer: peer, Msg: reg})
+}
+
+// wanted are the blocks of a group that are to be written: from what we hold already, which
+// others may share, exactly to the prompt's last block, never those reserved for what is
+// decoded (PIPE-10).
+func (r *Receive) wanted(g int, t kvcache.BlockTable) []kvcache.BlockID {
+	if r.cfg.Layout.Groups[g].Recurrent() {
+		return t.Blocks
+	}
+	total := r.cfg.Layout.TotalBlocks(r.cfg.PromptLen)
+	held := r.cfg.DstStart / r.cfg.Layout.BlockTokens
+	if r.cfg.DstStart >= r.cfg.PromptLen {
+		held = total
+	}
+	return kvcache.Project(t.Blocks, t.End(), kvcache.Span{Start: held, End: total})
 }
 
 // result counts a slice. The first terminal state stands: nothing counts after it.
@@ -172,6 +212,39 @@ func (r *Receive) result(now int64, m *wire.Result) {
 		r.fail(&RemoteError{Status: m.Status, Reason: m.Reason})
 		return
 	}
+	if r.cfg.Checksum && m.Bytes > 0 {
+		r.verify(m)
+		return
+	}
+	r.land(m)
+}
+
+// verify asks for the checksum of what a slice brought.
+func (r *Receive) verify(m *wire.Result) {
+	r.held[[2]int{int(m.Writer), int(m.Slice)}] = m
+	r.emit(Verify{
+		Slice: int(m.Slice), Writer: int(m.Writer), Peer: r.peer,
+		Groups: Arrived(r.cfg.Layout, r.cfg.PromptLen, kvcache.Span{Start: int(m.Start), End: int(m.End)}, destination(r.reg)),
+	})
+}
+
+// verified counts a slice whose bytes are what the sender read, and fails the load otherwise.
+func (r *Receive) verified(ev Verified) {
+	key := [2]int{ev.Writer, ev.Slice}
+	m := r.held[key]
+	delete(r.held, key)
+	switch {
+	case m == nil || r.phase != receivePosted:
+	case m.Checksum != ev.Sum:
+		r.fail(fmt.Errorf("%w: slice %d of rank %d: %08x was sent and %08x is here",
+			ErrChecksum, ev.Slice, ev.Writer, m.Checksum, ev.Sum))
+	default:
+		r.land(m)
+	}
+}
+
+// land counts a slice whose bytes are here and right.
+func (r *Receive) land(m *wire.Result) {
 	if err := r.count(m); err != nil {
 		r.fail(fmt.Errorf("%w: %w", ErrProtocol, err))
 		return

@@ -41,6 +41,7 @@ type Send struct {
 	cfg    SendConfig
 	own    Ownership
 	peer   wire.Life
+	ranks  *Mapping
 	reg    *wire.Register
 	dst    Destination
 	slices []slice
@@ -48,11 +49,14 @@ type Send struct {
 	// computed is set with the last chunk; chunks are no longer counted after.
 	computed   bool
 	computeEnd int64
-	err        error // why the session ended without success
-	status     wire.Status
-	finished   bool // Sent or Failed was given
-	drained    bool // the receiver knows that nothing is in flight any more
-	dropped    bool // Drop was given
+	// offered is set when the whole prompt was computed, nobody had registered, and the blocks
+	// were taken back: it is computed again if somebody does (PIPE-35).
+	offered  bool
+	err      error // why the session ended without success
+	status   wire.Status
+	finished bool // Sent or Failed was given
+	drained  bool // the receiver knows that nothing is in flight any more
+	dropped  bool // Drop was given
 	// active is when the other side last moved, or began to be waited for. Chunks that are
 	// computed while a copy is in flight do not count: they say nothing of the copy.
 	active   int64
@@ -68,6 +72,8 @@ type slice struct {
 	aux    *wire.Aux
 	state  sliceState
 	bytes  uint64
+	flying []bool // by writer
+	open   int    // how many of them are true
 }
 
 type sliceState uint8
@@ -94,18 +100,25 @@ type ChunkComputed struct {
 	Err    error
 }
 
-// Registered: a receiver posted its receive. PoolBlocks[g] is the size of its pool.
+// Registered: a receiver posted its receive. PoolBlocks[g] is the size of its pool, Ranks how
+// our ranks map onto its; nil is one rank on either side.
 type Registered struct {
 	Peer       wire.Life
 	Msg        *wire.Register
 	PoolBlocks []int
+	Ranks      *Mapping
 }
 
 // Copied ends a Copy. Err nil means that it landed.
 type Copied struct {
-	Slice int
-	Err   error
+	Slice, Writer int
+	Err           error
 }
+
+// TakenBack: the request's blocks were given to others before anything of them was in flight.
+// What is computed is to be computed again, from the start or from what is cached; what was
+// sent stays sent (PIPE-03).
+type TakenBack struct{}
 
 // Withdrawn: the receiver took its registration back.
 type Withdrawn struct {
@@ -126,6 +139,7 @@ func (ChunkStarted) sendEvent()  {}
 func (ChunkComputed) sendEvent() {}
 func (Registered) sendEvent()    {}
 func (Copied) sendEvent()        {}
+func (TakenBack) sendEvent()     {}
 func (Withdrawn) sendEvent()     {}
 func (PeerGone) sendEvent()      {}
 func (Cancel) sendEvent()        {}
@@ -146,6 +160,8 @@ func (s *Send) Step(now int64, ev SendEvent) {
 		s.registered(now, ev)
 	case Copied:
 		s.copied(now, ev)
+	case TakenBack:
+		s.takenBack(now)
 	case Withdrawn:
 		if s.isReceiver(ev.Peer, ev.Msg.Epoch) {
 			s.fail(wire.StatusCancelled, fmt.Errorf("%w: %s", ErrWithdrawn, ev.Msg.Reason))
@@ -206,6 +222,22 @@ func (s *Send) chunkComputed(now int64, ev ChunkComputed) {
 	s.dispatch(now)
 }
 
+// takenBack forgets the slices that have not left. They are the last ones, for slices leave in
+// order as soon as there is a receiver.
+func (s *Send) takenBack(now int64) {
+	if s.own.InFlight() {
+		panic("transfer: blocks in use were taken back")
+	}
+	for n := len(s.slices); n > 0 && s.slices[n-1].state == sliceDue; n-- {
+		s.sent = s.slices[n-1].span.Start
+		s.slices = s.slices[:n-1]
+	}
+	if s.computed {
+		s.computed, s.offered, s.active = false, true, now
+	}
+	s.own.Reopen(len(s.slices) > 0)
+}
+
 // registered takes the first registration that fits. What was computed before it leaves now,
 // in order, the aux too (PIPE-13).
 func (s *Send) registered(now int64, ev Registered) {
@@ -221,17 +253,26 @@ func (s *Send) registered(now int64, ev Registered) {
 		s.fail(wire.StatusRefused, fmt.Errorf("%w: %w", ErrRefused, err))
 		return
 	}
-	s.peer, s.reg = ev.Peer, ev.Msg
-	s.dst = Destination{Start: int(ev.Msg.DstStart)}
-	for _, list := range ev.Msg.Blocks {
+	s.ranks = ev.Ranks
+	if s.ranks == nil {
+		s.ranks = oneToOne(s.cfg.Layout)
+	}
+	s.peer, s.reg, s.dst = ev.Peer, ev.Msg, destination(ev.Msg)
+	s.active, s.progress, s.offered = now, now, false
+	s.dispatch(now)
+}
+
+// destination is what a registration says, in blocks.
+func destination(m *wire.Register) Destination {
+	d := Destination{Start: int(m.DstStart)}
+	for _, list := range m.Blocks {
 		blocks := make([]kvcache.BlockID, len(list))
 		for i, id := range list {
 			blocks[i] = kvcache.BlockID(id)
 		}
-		s.dst.Blocks = append(s.dst.Blocks, blocks)
+		d.Blocks = append(d.Blocks, blocks)
 	}
-	s.active, s.progress = now, now
-	s.dispatch(now)
+	return d
 }
 
 func (s *Send) gone() error {
@@ -298,42 +339,74 @@ func (s *Send) dispatch(now int64) {
 			s.fail(wire.StatusFailed, err)
 			return
 		}
-		sl.state, sl.bytes = sliceInFlight, PlanBytes(s.cfg.Layout, plan)
-		s.own.Use()
-		if s.spans.open == 0 {
-			s.active = now
-		}
-		s.spans.begin(now)
-		s.emit(Record{What: SlicePosted, Slice: i, Bytes: sl.bytes})
-		s.emit(Copy{Slice: i, Peer: s.peer, Epoch: s.reg.Epoch, Groups: plan, Notice: s.result(i)})
+		s.post(now, i, plan)
 	}
 }
 
-// result is slice i's notice. Last carries the count, so the receiver needs no order
-// (PIPE-13), and the aux (PIPE-20).
-func (s *Send) result(i int) *wire.Result {
+// post sends slice i out, by every rank that owes a part of it. A rank that owes the receiver
+// nothing at all sends its last slice only, empty, so that the receiver hears from everyone.
+func (s *Send) post(now int64, i int, plan []GroupCopy) {
+	sl := &s.slices[i]
+	sl.state, sl.flying = sliceInFlight, make([]bool, s.ranks.Writers())
+	for w := range sl.flying {
+		if s.ranks.Owes(w) || sl.last {
+			sl.flying[w] = true
+			sl.open++
+			sl.bytes += s.ranks.Bytes(w, plan)
+			s.own.Use()
+			if s.spans.open == 0 {
+				s.active = now
+			}
+			s.spans.begin(now)
+		}
+	}
+	s.emit(Record{What: SlicePosted, Slice: i, Bytes: sl.bytes})
+	for w, flying := range sl.flying {
+		if flying {
+			s.emit(Copy{
+				Slice: i, Writer: w, Peer: s.peer, Epoch: s.reg.Epoch, Groups: plan,
+				Checksum: s.reg.Checksum, Notice: s.result(i, w, plan),
+			})
+		}
+	}
+}
+
+// result is a writer's notice of slice i. The last carries the count, so the receiver needs no
+// order (PIPE-13), and that of writer 0 the aux (PIPE-20).
+func (s *Send) result(i, w int, plan []GroupCopy) *wire.Result {
 	sl := &s.slices[i]
 	r := &wire.Result{
-		Request: s.cfg.Request, Task: s.reg.Task, Epoch: s.reg.Epoch,
-		Slice: uint32(i), Last: sl.last, Status: wire.StatusOK, Bytes: sl.bytes, Aux: sl.aux,
+		Request: s.cfg.Request, Task: s.reg.Task, Epoch: s.reg.Epoch, Writer: uint16(w),
+		Slice: uint32(i), Last: sl.last, Status: wire.StatusOK, Bytes: s.ranks.Bytes(w, plan),
+		Start: uint32(sl.span.Start), End: uint32(sl.span.End),
+	}
+	if !s.ranks.Owes(w) {
+		r.Slice = 0
 	}
 	if sl.last {
-		r.Count = uint32(len(s.slices))
+		r.Count = r.Slice + 1
+		if w == 0 {
+			r.Aux = sl.aux
+		}
 	}
 	return r
 }
 
 func (s *Send) copied(now int64, ev Copied) {
 	sl := &s.slices[ev.Slice]
-	if sl.state != sliceInFlight {
+	if sl.flying == nil || !sl.flying[ev.Writer] {
 		panic("transfer: a copy ended twice")
 	}
+	sl.flying[ev.Writer] = false
+	sl.open--
 	s.own.Done()
 	s.spans.end(now)
 	s.active = now
 	if ev.Err != nil {
 		sl.state = sliceFailed
 		s.fail(wire.StatusFailed, ev.Err)
+	}
+	if sl.state == sliceFailed || sl.open > 0 {
 		return
 	}
 	sl.state = sliceLanded
@@ -395,7 +468,7 @@ func (s *Send) Deadline() int64 {
 // waits reports whether the session waits for the other side: for a copy in flight, in the
 // prefill phase too, or after the last chunk for a receiver. While it only computes, the
 // other side waits for it.
-func (s *Send) waits() bool { return s.computed || s.spans.open > 0 }
+func (s *Send) waits() bool { return s.computed || s.offered || s.spans.open > 0 }
 
 // Tick ends a session in which nothing moved for the time-out, and otherwise tells the
 // receiver that its request is still in the queue or computing. A copy that is stuck holds
@@ -452,6 +525,12 @@ func (s *Send) Status() SendStatus {
 	}
 	return SendTransferred
 }
+
+// HasReceiver reports whether a receiver has registered.
+func (s *Send) HasReceiver() bool { return s.reg != nil }
+
+// InFlight reports whether a pass or a copy uses the request's blocks.
+func (s *Send) InFlight() bool { return s.own.InFlight() }
 
 // Ended reports that the session is over and holds no block any more.
 func (s *Send) Ended() bool { return s.own.phase == phaseReleased }

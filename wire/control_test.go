@@ -19,6 +19,7 @@ func drawMessage(t *rapid.T) Message {
 		m := &Register{
 			Request: text.Draw(t, "request"), Task: rapid.Uint32().Draw(t, "task"), Epoch: rapid.Uint64().Draw(t, "epoch"),
 			PromptLen: rapid.Uint32().Draw(t, "prompt"), DstStart: rapid.Uint32().Draw(t, "start"),
+			Checksum: rapid.Bool().Draw(t, "checksum"),
 		}
 		copy(m.TokenHash[:], rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "hash"))
 		for range rapid.IntRange(0, 4).Draw(t, "groups") {
@@ -32,9 +33,10 @@ func drawMessage(t *rapid.T) Message {
 			Last: rapid.Bool().Draw(t, "last"), Count: rapid.Uint32().Draw(t, "count"),
 			Status: Status(rapid.IntRange(int(StatusOK), int(StatusGone)).Draw(t, "status")),
 			Reason: text.Draw(t, "reason"), Bytes: rapid.Uint64().Draw(t, "bytes"),
+			Start: rapid.Uint32().Draw(t, "from"), End: rapid.Uint32().Draw(t, "end"), Checksum: rapid.Uint32().Draw(t, "sum"),
 		}
 		if rapid.Bool().Draw(t, "has aux") {
-			m.Aux = &Aux{First: drawLogprob(t)}
+			m.Aux = &Aux{First: drawLogprob(t), Cached: rapid.Uint32().Draw(t, "cached")}
 			for range rapid.IntRange(0, 3).Draw(t, "top") {
 				m.Aux.Top = append(m.Aux.Top, drawLogprob(t))
 			}
@@ -103,7 +105,7 @@ func TestDecodeMessageRefuses(t *testing.T) {
 		return b
 	}
 	result := &Result{Request: "r", Status: StatusOK}
-	const last, status, aux = 24, 29, 42 // where these bytes of such a result are
+	const last, status, aux = 24, 29, 54 // where these bytes of such a result are
 	long := (&Withdraw{Request: strings.Repeat("x", MaxString+1)}).Append(nil)
 	for name, c := range map[string]struct {
 		frame []byte

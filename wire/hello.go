@@ -29,6 +29,7 @@ func ParseLife(s string) (Life, error) {
 type Group struct {
 	Window uint32
 	Layers []uint16
+	State  uint32 // bytes of a recurrent layer's state; 0 for attention
 }
 
 // Identity must be equal on both sides, or KV would mean different things to them.
@@ -111,6 +112,7 @@ func (h Hello) Append(b []byte) []byte {
 	e.u32(uint32(len(h.Identity.Groups)))
 	for _, g := range h.Identity.Groups {
 		e.u32(g.Window)
+		e.u32(g.State)
 		e.u32(uint32(len(g.Layers)))
 		for _, l := range g.Layers {
 			e.u16(l)
@@ -144,8 +146,8 @@ func DecodeHello(b []byte) (Hello, error) {
 	h.Identity.BlockTokens = d.u32()
 	h.Identity.KVHeads = d.u32()
 	h.Identity.HeadDim = d.u32()
-	for range d.count(8) {
-		g := Group{Window: d.u32()}
+	for range d.count(12) {
+		g := Group{Window: d.u32(), State: d.u32()}
 		for range d.count(2) {
 			g.Layers = append(g.Layers, d.u16())
 		}

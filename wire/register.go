@@ -15,6 +15,8 @@ type Register struct {
 	TokenHash [32]byte
 	// DstStart is the number of prompt tokens that the receiver holds already (PIPE-09).
 	DstStart uint32
+	// Checksum asks for a checksum in each result (PIPE-33).
+	Checksum bool
 	// Blocks has a resident suffix a layer group (of rank 0, then rank 1, ...): physical
 	// blocks whose logical end is the prompt's last block.
 	Blocks [][]int32
@@ -30,6 +32,7 @@ func (r *Register) Append(b []byte) []byte {
 	e.u32(r.PromptLen)
 	e.b = append(e.b, r.TokenHash[:]...)
 	e.u32(r.DstStart)
+	e.bool(r.Checksum)
 	e.u32(uint32(len(r.Blocks)))
 	for _, list := range r.Blocks {
 		e.u32(uint32(len(list)))
@@ -47,6 +50,7 @@ func (r *Register) decode(d *dec) {
 	r.PromptLen = d.u32()
 	copy(r.TokenHash[:], d.take(len(r.TokenHash)))
 	r.DstStart = d.u32()
+	r.Checksum = d.bool()
 	for range d.count(4) {
 		n := d.count(4)
 		list := make([]int32, 0, n)

@@ -50,6 +50,8 @@ type Aux struct {
 	// the request asked for them.
 	First TokenLogprob
 	Top   []TokenLogprob
+	// Cached is how many of the prompt's tokens the sender did not have to compute.
+	Cached uint32
 }
 
 // Result tells the receiver of one slice, after the slice's bytes (StatusOK), or of the end of
@@ -68,8 +70,11 @@ type Result struct {
 	Count  uint32
 	Status Status
 	Reason string
-	// Bytes is the size of the slice's KV.
-	Bytes uint64
+	// Bytes is the size of the writer's part of the slice, which covers the prompt's blocks
+	// [Start,End), and Checksum its CRC-32C if the registration asked for it (PIPE-33).
+	Bytes      uint64
+	Start, End uint32
+	Checksum   uint32
 	// Aux is set in the last result of one writer.
 	Aux *Aux
 }
@@ -88,9 +93,13 @@ func (r *Result) Append(b []byte) []byte {
 	e.u8(uint8(r.Status))
 	e.string(r.Reason)
 	e.u64(r.Bytes)
+	e.u32(r.Start)
+	e.u32(r.End)
+	e.u32(r.Checksum)
 	e.bool(r.Aux != nil)
 	if r.Aux != nil {
 		e.tokenLogprob(r.Aux.First)
+		e.u32(r.Aux.Cached)
 		e.u32(uint32(len(r.Aux.Top)))
 		for _, t := range r.Aux.Top {
 			e.tokenLogprob(t)
@@ -113,10 +122,13 @@ func (r *Result) decode(d *dec) {
 	}
 	r.Reason = d.string()
 	r.Bytes = d.u64()
+	r.Start = d.u32()
+	r.End = d.u32()
+	r.Checksum = d.u32()
 	if !d.bool() {
 		return
 	}
-	r.Aux = &Aux{First: d.tokenLogprob()}
+	r.Aux = &Aux{First: d.tokenLogprob(), Cached: d.u32()}
 	for range d.count(8) {
 		r.Aux.Top = append(r.Aux.Top, d.tokenLogprob())
 	}

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"kvferry/transfer"
+)
+
+// extend finds the blocks that a request needs to compute the tokens [start,end). Where the
+// pools are short, finished prefills that nobody registered for go first, then the youngest
+// request that runs and is younger than this one. If nobody can give way it is false: the
+// request keeps what it has and waits for a pass to come, for the oldest always gets its blocks.
+func (e *Engine) extend(now int64, s *seq, start, end int) bool {
+	for !e.pools.Extend(s.hold, start, end) {
+		if v := e.idlePrefill(); v != nil {
+			e.evict(now, v)
+			continue
+		}
+		v := e.youngest()
+		if v == nil || v.number <= s.number {
+			return false
+		}
+		e.preempt(now, v)
+	}
+	return true
+}
+
+// youngest is the youngest running request whose blocks nothing uses.
+func (e *Engine) youngest() *seq {
+	var out *seq
+	for _, s := range e.running {
+		free := !s.inPass && (s.state == prefilling || s.state == decoding) && (s.send == nil || !s.send.InFlight())
+		if free && (out == nil || s.number > out.number) {
+			out = s
+		}
+	}
+	return out
+}
+
+// preempt takes a running request's blocks and compute slot. It goes back to its place in the
+// queue; what it computed stays in the prefix index for as long as nobody needs the room.
+func (e *Engine) preempt(now int64, s *seq) {
+	e.pools.Commit(s.hold, s.stored())
+	s.fill = s.req.Tokens
+	if len(s.output) > 0 {
+		s.fill = s.stored()
+	}
+	e.giveBack(s)
+	e.running = without(e.running, s)
+	if s.send != nil {
+		e.stepSend(now, s, transfer.TakenBack{})
+	}
+	e.requeue(s)
+}
+
+// requeue puts a request back into the queue, in order of arrival.
+func (e *Engine) requeue(s *seq) {
+	s.state, s.done = waiting, 0
+	at, _ := slices.BinarySearchFunc(e.queue, s, func(a, b *seq) int { return cmp.Compare(a.number, b.number) })
+	e.queue = slices.Insert(e.queue, at, s)
+}
+
+// makeRoom admits, when the head of the queue does not fit, the first request in it whose
+// receiver has registered: on the other side blocks are held for it already. Finished prefills
+// that nobody registered for give way to it, so full pools on both sides never wait for each
+// other (PIPE-35).
+func (e *Engine) makeRoom(now int64) *seq {
+	i := slices.IndexFunc(e.queue, func(s *seq) bool { return s.send != nil && s.send.HasReceiver() })
+	if i < 0 {
+		return nil
+	}
+	s := e.queue[i]
+	for !e.take(s) {
+		v := e.idlePrefill()
+		if v == nil {
+			return nil
+		}
+		e.evict(now, v)
+	}
+	return s
+}
+
+// idlePrefill is the oldest finished prefill that nobody registered for.
+func (e *Engine) idlePrefill() *seq {
+	for len(e.send.offered) > 0 {
+		s := e.send.offered[0]
+		if s.state == computed && s.hold != nil && !s.send.HasReceiver() && !s.send.InFlight() {
+			return s
+		}
+		e.send.offered = e.send.offered[1:]
+	}
+	return nil
+}
+
+// evict takes the blocks of a finished prefill. Should its receiver still register, it is
+// computed again, from what the prefix index then still has.
+func (e *Engine) evict(now int64, s *seq) {
+	e.send.offered = e.send.offered[1:]
+	e.giveBack(s)
+	s.state, s.done = evicted, 0
+	e.stepSend(now, s, transfer.TakenBack{})
+}

@@ -1,0 +1,56 @@
+package kvcache
+
+// Grow is the manager that takes blocks as they are needed, and gives up those that leave a
+// layer group's window (PIPE-07). A request can find the pools short after it was admitted;
+// then another one must give way.
+type Grow struct {
+	store
+	chunk int
+}
+
+// NewGrow makes a manager with blocks[g] blocks in layer group g.
+func NewGrow(layout Layout, blocks []int, o Options) (*Grow, error) {
+	s, err := newStore(layout, blocks, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Grow{s, o.Chunk}, nil
+}
+
+// Fits is of Manager. A window group never holds more than its window and one chunk.
+func (m *Grow) Fits(d Demand) error {
+	for g, p := range m.pools {
+		need := m.span(g, d, 0).Len()
+		if w := m.layout.Groups[g].Window; w > 0 && m.chunk > 0 {
+			need = min(need, m.layout.TotalBlocks(w+m.chunk)+1)
+		}
+		if need > p.Total() {
+			return shortPool(d, need, g, p)
+		}
+	}
+	return nil
+}
+
+// Admit is of Manager. A prompt that is computed here begins with one block behind its hit;
+// one that arrives needs its whole final window at once, because its receive is posted once.
+func (m *Grow) Admit(d Demand, tokens []int32) (*Holding, bool) {
+	return m.admit(d, tokens, func(cached int) int {
+		if d.Received {
+			return d.Prompt
+		}
+		return cached + 1
+	})
+}
+
+// Extend is of Manager.
+func (m *Grow) Extend(h *Holding, start, end int) bool {
+	for g, p := range m.pools {
+		t := &h.Tables[g]
+		stale := StaleEnd(start, m.layout.Groups[g].Window, m.layout.BlockTokens) // 0 without a window
+		if n := min(stale-t.First, len(t.Blocks)); n > 0 {
+			p.Give(t.Blocks[:n])
+			t.First, t.Blocks = t.First+n, t.Blocks[n:]
+		}
+	}
+	return m.grow(h, end)
+}

@@ -1,0 +1,112 @@
+package transfer
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"kvferry/kvcache"
+)
+
+// tagged is one rank's block of one group, a tag for each byte: which layer, K or V, head and
+// byte of the head it is.
+func tagged(l kvcache.Layout, s kvcache.Shard, g int) []int {
+	block := make([]int, s.BlockBytes(g))
+	for layer := s.Layers[g].Start; layer < s.Layers[g].End; layer++ {
+		if size := l.Groups[g].StateBytes; size > 0 {
+			for i := range size {
+				block[s.StateOffset(g, layer)+i] = 1 + layer*1000 + i
+			}
+			continue
+		}
+		for kv := range 2 {
+			for head := s.Heads.Start; head < s.Heads.End; head++ {
+				at := s.HeadOffset(g, layer, kv, head)
+				for i := range l.HeadBytes() {
+					block[at+i] = 1 + ((layer*2+kv)*64+head)*1000 + i
+				}
+			}
+		}
+	}
+	return block
+}
+
+func drawParallel(t *rapid.T, name string) kvcache.Parallel {
+	return kvcache.Parallel{
+		Tensor:   rapid.SampledFrom([]int{1, 2, 4}).Draw(t, name+" tensor"),
+		Pipeline: rapid.IntRange(1, 3).Draw(t, name+" pipeline"),
+	}
+}
+
+// TestMapping moves a block's tags from any geometry to any other: every byte of every
+// receiving rank is written once, by the rank that has it.
+//
+// req: PIPE-30
+// req: PIPE-31
+func TestMapping(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := kvcache.Layout{
+			BlockTokens: rapid.IntRange(1, 3).Draw(t, "tpb"), KVHeads: rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "heads"),
+			HeadDim: 2, DType: kvcache.F16,
+			Groups: []kvcache.LayerGroup{{Window: 8, Layers: []int{0, 1, 3}}, {Layers: []int{2, 4}}, {Layers: []int{5}, StateBytes: 6}},
+		}
+		from, to := drawParallel(t, "from"), drawParallel(t, "to")
+		m, err := NewMapping(l, from, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, _ := l.Shards(from)
+		dst, _ := l.Shards(to)
+		for g := range l.Groups {
+			got := make([][]int, len(dst))
+			for d, s := range dst {
+				got[d] = make([]int, s.BlockBytes(g))
+			}
+			for w := range m.Writers() {
+				block := tagged(l, src[w], g)
+				for _, p := range m.Pieces(w, g) {
+					for i := range p.Len {
+						if got[p.DstRank][p.Dst+i] != 0 {
+							t.Fatalf("group %d: byte %d of rank %d is written twice", g, p.Dst+i, p.DstRank)
+						}
+						got[p.DstRank][p.Dst+i] = block[p.Src+i]
+					}
+				}
+				if from == to && len(m.Pieces(w, g)) > 1 {
+					t.Fatalf("equal geometries, and rank %d writes a block of group %d in %d pieces", w, g, len(m.Pieces(w, g)))
+				}
+			}
+			for d, s := range dst {
+				want := tagged(l, s, g)
+				for i := range want {
+					if got[d][i] != want[i] {
+						t.Fatalf("group %d: byte %d of rank %d is %d, want %d", g, i, d, got[d][i], want[i])
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestMappingElects one writer for replicated heads, and tells who owes nothing.
+//
+// req: PIPE-30
+func TestMappingElects(t *testing.T) {
+	l := kvcache.Layout{BlockTokens: 1, KVHeads: 2, HeadDim: 1, DType: kvcache.F16, Groups: []kvcache.LayerGroup{{Layers: []int{0}}}}
+	m, err := NewMapping(l, kvcache.Parallel{Tensor: 4, Pipeline: 1}, kvcache.Parallel{Tensor: 1, Pipeline: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var owing []int
+	for w := range m.Writers() {
+		if m.Owes(w) {
+			owing = append(owing, w)
+		}
+	}
+	if len(owing) != 2 || owing[0] > 1 || owing[1] < 2 {
+		t.Errorf("ranks %v write two heads that ranks 0, 1 and 2, 3 hold alike", owing)
+	}
+	if _, err := NewMapping(l, kvcache.Parallel{Tensor: 3, Pipeline: 1}, kvcache.Parallel{Tensor: 1, Pipeline: 1}); err == nil {
+		t.Error("three ranks share two heads")
+	}
+}
