@@ -12,7 +12,7 @@ type Config struct {
 	Hostname      *string `yaml:"hostname" default:"127.0.0.1" doc:"host that the router listens on; empty is all addresses"`
 	Port          *int    `yaml:"port" min:"0" max:"65535" default:"8000" doc:"port that the router listens on; 0 takes a free one"`
 	ScheduleStyle *string `yaml:"schedule_style" enum:"generation_first,context_first" default:"generation_first" doc:"generation_first asks both engines at once and prefill pushes the KV; context_first asks prefill and then decode, which pulls it"`
-	Model         *string `yaml:"model" default:"embedded" doc:"embedded, or the path of a GGUF file; for all servers that name none"`
+	Model         *string `yaml:"model" default:"embedded" doc:"embedded, the path of a GGUF file, or emulated:NAME[@DEVICE][,context=N]; for all servers that name none"`
 
 	EnableChunkedPrefill *bool `yaml:"enable_chunked_prefill" default:"true" doc:"cut prompts into chunks; for all servers that do not say"`
 
@@ -44,6 +44,9 @@ type KVCache struct {
 	TokensPerBlock *int    `yaml:"tokens_per_block" min:"1" max:"4096" default:"16" doc:"tokens of a block; equal on all engines"`
 	DType          *string `yaml:"dtype" enum:"f16,f32" default:"f16" doc:"type of a stored element; equal on all engines"`
 	Blocks         *int    `yaml:"blocks" min:"0" max:"16777216" default:"0" doc:"blocks of each layer group's pool; 0 takes four whole contexts"`
+
+	Manager          *string `yaml:"manager" enum:"reserve,grow" default:"reserve" doc:"reserve takes all of a request's blocks at its admission; grow takes them as they are needed, and preempts"`
+	EnableBlockReuse *bool   `yaml:"enable_block_reuse" default:"true" doc:"keep finished blocks, so that prompts that begin alike are computed and sent once"`
 }
 
 // Transceiver is how an engine's KV travels.
@@ -52,6 +55,7 @@ type Transceiver struct {
 	EnablePipelinedTransfer *bool   `yaml:"enable_pipelined_transfer" default:"false" doc:"send each chunk's KV while the next one computes; the prefill engines decide"`
 	KVTransferTimeoutMS     *int    `yaml:"kv_transfer_timeout_ms" min:"1" max:"86400000" default:"60000" doc:"how long a transfer may stand still, in milliseconds"`
 	KVCacheBounceSizeMB     *int    `yaml:"kv_cache_bounce_size_mb" min:"0" max:"1048576" default:"0" doc:"size of a staging buffer that gathers a request's blocks; not built, and never with pipelined transfer"`
+	EnableChecksum          *bool   `yaml:"enable_checksum" default:"false" doc:"the receiver compares each slice with what was sent before it uses it"`
 	TransceiverRuntime      *string `yaml:"transceiver_runtime" enum:"auto,go" known:"PYTHON,CPP" default:"auto" doc:"which implementation moves the KV; auto becomes go"`
 }
 
@@ -74,6 +78,13 @@ type Overrides struct {
 	BlockTokens    *int    `flag:"block-tokens" keys:"*.kv_cache_config.tokens_per_block"`
 	KVDType        *string `flag:"kv-dtype" keys:"*.kv_cache_config.dtype"`
 	KVBlocks       *int    `flag:"kv-blocks" keys:"*.kv_cache_config.blocks"`
-	Pipelined      *bool   `flag:"pipelined" keys:"*.cache_transceiver_config.enable_pipelined_transfer"`
-	TimeoutMS      *int    `flag:"kv-transfer-timeout" keys:"*.cache_transceiver_config.kv_transfer_timeout_ms"`
+	KVManager      *string `flag:"kv-manager" keys:"*.kv_cache_config.manager"`
+	BlockReuse     *bool   `flag:"enable-block-reuse" keys:"*.kv_cache_config.enable_block_reuse"`
+
+	TensorParallel   *int `flag:"tensor-parallel" keys:"*.tensor_parallel_size"`
+	PipelineParallel *int `flag:"pipeline-parallel" keys:"*.pipeline_parallel_size"`
+
+	Pipelined *bool `flag:"pipelined" keys:"*.cache_transceiver_config.enable_pipelined_transfer"`
+	Checksum  *bool `flag:"kv-checksum" keys:"*.cache_transceiver_config.enable_checksum"`
+	TimeoutMS *int  `flag:"kv-transfer-timeout" keys:"*.cache_transceiver_config.kv_transfer_timeout_ms"`
 }

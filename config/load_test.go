@@ -96,7 +96,7 @@ func TestOverridesSet(t *testing.T) {
 			o = Overrides{}
 			v.Field(i).Set(other(k))
 			c, faults := load(use, "{}", o)
-			if faults != nil && tag.Get("flag") != "block-tokens" && tag.Get("flag") != "kv-dtype" && tag.Get("flag") != "schedule-style" {
+			if faults != nil && !slices.Contains([]string{"block-tokens", "kv-dtype", "schedule-style"}, tag.Get("flag")) {
 				t.Fatalf("--%s: %v", tag.Get("flag"), faults)
 			}
 			def := Default()

@@ -230,12 +230,9 @@ func TestRunnable(t *testing.T) {
 	}
 	c := Default()
 	c.ScheduleStyle = new("context_first")
-	c.ContextServers.TensorParallelSize = new(2)
-	c.GenerationServers.PipelineParallelSize = new(2)
 	c.GenerationServers.Transceiver.KVCacheBounceSizeMB = new(1)
 	want := sorted([]string{
-		"schedule_style", "context_servers.tensor_parallel_size", "generation_servers.pipeline_parallel_size",
-		"generation_servers.cache_transceiver_config.kv_cache_bounce_size_mb",
+		"schedule_style", "generation_servers.cache_transceiver_config.kv_cache_bounce_size_mb",
 	})
 	if got := paths(Runnable(c)); !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
