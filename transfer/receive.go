@@ -212,7 +212,7 @@ func (r *Receive) result(now int64, m *wire.Result) {
 		r.fail(&RemoteError{Status: m.Status, Reason: m.Reason})
 		return
 	}
-	if r.cfg.Checksum && m.Bytes > 0 {
+	if r.cfg.Checksum && m.Bytes > 0 && int(m.Writer) < len(r.writers) {
 		r.verify(m)
 		return
 	}
