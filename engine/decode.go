@@ -70,6 +70,7 @@ func (e *Engine) openReceive(now int64, s *seq) {
 		Layout: e.cfg.Layout, PromptLen: len(s.req.Tokens), TokenHash: wire.TokenHash(s.req.Tokens),
 		DstStart: s.hold.Cached, Tables: s.tables(), Checksum: e.cfg.Checksum, Fencing: e.cfg.Fencing, Timeout: e.cfg.Timeout,
 	}, now)
+	e.watched("receive", s.req.ID, "", nil, s.recv.Phase())
 	e.timers.set(s)
 	if life, up := e.peers.addrs[s.req.Peer]; up {
 		e.stepReceive(now, s, e.writersOf(life))
@@ -79,7 +80,9 @@ func (e *Engine) openReceive(now int64, s *seq) {
 }
 
 func (e *Engine) stepReceive(now int64, s *seq, ev transfer.ReceiveEvent) {
+	from := s.recv.Phase()
 	s.recv.Step(now, ev)
+	e.watched("receive", s.req.ID, from, ev, s.recv.Phase())
 	e.receiveOutputs(now, s)
 	e.timers.set(s)
 }

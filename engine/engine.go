@@ -41,6 +41,8 @@ type Config struct {
 	Fencing bool
 	// Checksum: what is received is compared with what was sent before it is used (PIPE-33).
 	Checksum bool
+	// Watch, if set, is told of every step of a session.
+	Watch func(Watched)
 }
 
 // Validate reports the first setting that no engine can have.
@@ -170,10 +172,14 @@ func (e *Engine) Tick(now int64) {
 		}
 		switch {
 		case s.send != nil:
+			from := s.send.Phase()
 			s.send.Tick(now)
+			e.watched("send", s.req.ID, from, nil, s.send.Phase())
 			e.sendOutputs(now, s)
 		case s.recv != nil:
+			from := s.recv.Phase()
 			s.recv.Tick(now)
+			e.watched("receive", s.req.ID, from, nil, s.recv.Phase())
 			e.receiveOutputs(now, s)
 		}
 		e.timers.set(s)

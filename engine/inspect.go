@@ -13,8 +13,10 @@ import (
 type Held struct {
 	Request string
 	State   string
-	// Tables are the request's blocks, nil while it has none.
+	// Tables are the request's blocks, nil while it has none, and Copies what it holds beside
+	// them until a pass has copied it.
 	Tables []kvcache.BlockTable
+	Copies []kvcache.BlockCopy
 	// Send and Receive are the request's sessions, nil where it has none.
 	Send    *transfer.Send
 	Receive *transfer.Receive
@@ -31,7 +33,7 @@ func (e *Engine) Held() []Held {
 	for i, s := range seqs {
 		out[i] = Held{Request: s.req.ID, State: s.state.String(), Send: s.send, Receive: s.recv}
 		if s.hold != nil {
-			out[i].Tables = s.hold.Tables
+			out[i].Tables, out[i].Copies = s.hold.Tables, s.hold.Copies
 		}
 	}
 	return out
@@ -39,4 +41,23 @@ func (e *Engine) Held() []Held {
 
 func (s state) String() string {
 	return [...]string{"waiting", "receiving", "prefilling", "decoding", "computed", "evicted", "ended"}[s]
+}
+
+// Watched is one step of a session: where it stood, by its Phase, what happened, and where it
+// stands.
+type Watched struct {
+	Machine string // send, receive
+	Request string
+	From    string // empty when the session is made
+	// Event is a transfer.SendEvent or a transfer.ReceiveEvent, or nil for its making and for
+	// Tick.
+	Event any
+	To    string
+}
+
+// watched tells of a step, if anybody wants to know.
+func (e *Engine) watched(machine, request, from string, event any, to string) {
+	if e.cfg.Watch != nil {
+		e.cfg.Watch(Watched{Machine: machine, Request: request, From: from, Event: event, To: to})
+	}
 }

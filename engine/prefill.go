@@ -62,6 +62,7 @@ func (e *Engine) openSend(now int64, s *seq) {
 		Pipelined: e.cfg.Pipelined, Timeout: e.cfg.Timeout,
 	}, now)
 	e.send.open++
+	e.watched("send", s.req.ID, "", nil, s.send.Phase())
 	e.timers.set(s)
 	if p, ok := e.send.parked[s.req.ID]; ok {
 		delete(e.send.parked, s.req.ID)
@@ -208,7 +209,9 @@ func (e *Engine) chunkSent(now int64, p part, drawn *Sampled, err error) {
 }
 
 func (e *Engine) stepSend(now int64, s *seq, ev transfer.SendEvent) {
+	from := s.send.Phase()
 	s.send.Step(now, ev)
+	e.watched("send", s.req.ID, from, ev, s.send.Phase())
 	e.sendOutputs(now, s)
 	e.timers.set(s)
 }

@@ -10,6 +10,8 @@ func (s *Send) Phase() string {
 		return "draining complete"
 	case s.err != nil:
 		return "draining"
+	case s.offered:
+		return "evicted"
 	case s.own.phase == phaseIdle && s.reg == nil:
 		return "waiting"
 	case s.own.phase == phaseIdle:
