@@ -88,7 +88,7 @@ func (r *Router) stateOf(ctx context.Context, e router.Engine) json.RawMessage {
 	if err != nil {
 		return nil
 	}
-	resp, err := r.client.Do(req)
+	resp, err := r.asker.Do(req)
 	if err != nil {
 		return nil
 	}

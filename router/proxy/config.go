@@ -15,8 +15,9 @@ const (
 	// dialTimeout is how long a connection to an engine may take to open. There is no limit
 	// on a request as a whole: an answer takes as long as it takes.
 	dialTimeout = 2 * time.Second
-	// pollTimeout is how long an engine may take to say whether it is ready.
-	pollTimeout = 2 * time.Second
+	// pollTimeout is how long an engine may take to say whether it is ready. A dead one is
+	// found out by its connection; this is for one that hangs, and a busy machine may take long.
+	pollTimeout = 5 * time.Second
 	// stateTimeout is how long an engine may take to describe itself for /debug/state.
 	stateTimeout = time.Second
 	// defaultPollInterval is between two polls of one engine.

@@ -48,6 +48,8 @@ type fakeEngine struct {
 	calls       []call
 	polls       int
 	cancelled   int
+	// vanished engines accept and never answer, as if their host were cut off.
+	vanished bool
 }
 
 func newFakeEngine(role, addr string) *fakeEngine {
@@ -66,6 +68,13 @@ func newFakeEngine(role, addr string) *fakeEngine {
 }
 
 func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	vanished := f.vanished
+	f.mu.Unlock()
+	if vanished {
+		hangs(w, r)
+		return
+	}
 	switch r.URL.Path {
 	case "/ready":
 		f.mu.Lock()

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -36,7 +35,7 @@ func TestPrefillFails(t *testing.T) {
 		"internal":        {serve: fails(100*time.Millisecond, 500, "panic"), status: 502, says: "prefill engine: panic"},
 		"no room":         {serve: fails(100*time.Millisecond, 503, upstream("queue is full")), status: 503, says: "prefill engine: queue is full"},
 		"timeout":         {serve: fails(100*time.Millisecond, 504, upstream("kv_transfer_timeout")), status: 504, says: "prefill engine: kv_transfer_timeout"},
-		"redirects":       {serve: fails(100*time.Millisecond, 302, ""), status: 502, says: "prefill engine: "},
+		"redirects":       {serve: redirects(100 * time.Millisecond), status: 502, says: "prefill engine: "},
 		"no JSON":         {serve: replies(100*time.Millisecond, "<html>"), status: 502, says: "prefill engine: the reply is not JSON"},
 		"dies":            {serve: dies(100 * time.Millisecond), status: 502, says: "the connection to the prefill engine was lost", lost: true},
 		"dies in reply":   {serve: replies(100*time.Millisecond, "{", dies(0)), status: 502, says: "the connection to the prefill engine was lost", lost: true},
@@ -153,6 +152,14 @@ func replies(d time.Duration, body string, last ...http.HandlerFunc) http.Handle
 	}
 }
 
+// redirects sends the request elsewhere, which would be a second try.
+func redirects(d time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "http://p0:80/v1/completions")
+		fails(d, http.StatusTemporaryRedirect, "")(w, r)
+	}
+}
+
 // A prefill engine that fails after decode has begun to answer does not cut the answer.
 func TestPrefillFailsUnderAStream(t *testing.T) {
 	inWorld(t, 1, 1, func(t *testing.T, w *world) {
@@ -233,51 +240,6 @@ func TestBodyBreaksOff(t *testing.T) {
 					t.Errorf("status %d: %s", a.status, a.body)
 				}
 				w.ended(outcomeBroken, 502)
-			})
-		})
-	}
-}
-
-// A client that hangs up ends its request on both engines at once, at every stage. That is no
-// failure of theirs.
-// req: SERVE-03
-// case: 13
-func TestClientHangsUp(t *testing.T) {
-	long := decodeStream(1000, 50*time.Millisecond, sendsDone)
-	for name, tc := range map[string]struct {
-		prefill, decode http.HandlerFunc
-		after           time.Duration
-		// prefillEnds says that prefill was done before.
-		prefillEnds bool
-	}{
-		"at once":          {prefill: hangs, decode: hangs},
-		"while prefilling": {prefill: prefillOK(time.Second), decode: hangs, after: 500 * time.Millisecond},
-		"after prefill":    {prefill: prefillOK(0), decode: hangs, after: 500 * time.Millisecond, prefillEnds: true},
-		"while streaming":  {prefill: prefillOK(0), decode: long, after: 510 * time.Millisecond, prefillEnds: true},
-		"streaming early":  {prefill: hangs, decode: long, after: 510 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, 1, 1, func(t *testing.T, w *world) {
-				w.prefill[0].serve, w.decode[0].serve = tc.prefill, tc.decode
-				ctx, hangUp := context.WithCancel(t.Context())
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					resp, err := w.client.Do(w.request(ctx, "POST", "/v1/completions", greeting))
-					if err == nil {
-						_, _ = io.Copy(io.Discard, resp.Body)
-						_ = resp.Body.Close()
-					}
-				}()
-				w.pass(tc.after)
-				hangUp()
-				<-done
-				// No time passes here: what is not given up by now was not given up at once.
-				w.asked(w.prefill[0], !tc.prefillEnds)
-				w.asked(w.decode[0], true)
-				w.ended(outcomeGone, statusGone)
-				checkLegFailures(t, w, 0, 0)
-				checkTakenOut(t, w, false, "engine is not ready")
 			})
 		})
 	}

@@ -80,7 +80,7 @@ func (r *Router) ask(ctx context.Context, e router.Engine) (router.Report, error
 	if err != nil {
 		return router.Report{}, err
 	}
-	resp, err := r.client.Do(req)
+	resp, err := r.asker.Do(req)
 	if err != nil {
 		return router.Report{}, fmt.Errorf("cannot be reached: %w", bare(err))
 	}
@@ -131,7 +131,8 @@ func (r *Router) lost(e router.Engine, cause error) {
 func (r *Router) changed(c router.Change) {
 	e := c.Engine
 	if c.NewLife {
-		// Connections to the life before may look alive while its host does not know them.
+		// Connections kept from the life before may look alive while the host, started again
+		// too, does not know them.
 		r.client.CloseIdleConnections()
 		r.log.Info("engine has a new life", "role", e.Role, "url", e.URL, "life", e.Report.Life, "pid", e.Report.PID)
 	}

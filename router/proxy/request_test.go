@@ -2,10 +2,13 @@ package proxy
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"kvferry/openai"
 )
 
 // What a client sends reaches both engines byte for byte, with one field added, under one ID
@@ -25,6 +28,9 @@ func TestBothLegsGetTheClientsBody(t *testing.T) {
 			}
 			pCalls, _ := w.prefill[0].seen()
 			dCalls, _ := w.decode[0].seen()
+			if len(pCalls) != 2 || len(dCalls) != 2 {
+				t.Fatalf("%d and %d calls for 2 requests", len(pCalls), len(dCalls))
+			}
 			for i := range 2 {
 				checkLeg(t, pCalls[i], path, body, "context_only", "")
 				checkLeg(t, dCalls[i], path, body, "generation_only", "p0:9")
@@ -82,6 +88,9 @@ func TestRequestIDIsSetOnce(t *testing.T) {
 				a := w.do(req)
 				p, _ := w.prefill[0].seen()
 				d, _ := w.decode[0].seen()
+				if len(p) != 1 || len(d) != 1 {
+					t.Fatalf("status %d (%v): %d and %d calls", a.status, a.err, len(p), len(d))
+				}
 				attempt := p[0].disagg().RequestID
 				want := attempt
 				if tc.kept {
@@ -149,13 +158,17 @@ func TestRefusals(t *testing.T) {
 
 // A body of exactly the limit is taken.
 func TestLargestBody(t *testing.T) {
-	inWorld(t, 1, 1, func(t *testing.T, w *world) {
-		body := `{"model":"kvferry-tiny","prompt":"`
-		body += strings.Repeat("x", maxBody-len(body)-2) + `"}`
-		if a := w.post(body); a.status != 200 {
-			t.Errorf("status %d: %s", a.status, a.body)
-		}
-	})
+	r, err := New(Config{Prefill: []string{"p:1"}, Decode: []string{"d:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"model":"kvferry-tiny","prompt":"`
+	body += strings.Repeat("x", maxBody-len(body)-2) + `"}`
+	req := httptest.NewRequest("POST", "/v1/completions", strings.NewReader(body))
+	got, model, bad := r.admit(httptest.NewRecorder(), req, endpoint{"/v1/completions", openai.DecodeCompletion})
+	if bad != nil || string(got) != body || model != "kvferry-tiny" {
+		t.Errorf("%d bytes: %d taken, model %q: %v", len(body), len(got), model, bad)
+	}
 }
 
 // Without a decode engine no prefill engine is paid for; without a prefill engine no decode

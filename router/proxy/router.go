@@ -15,10 +15,13 @@ import (
 
 // Router is a router: it serves clients by Handler while Run asks the engines how they are.
 type Router struct {
-	cfg      Config
-	log      *slog.Logger
-	began    time.Time
-	client   *http.Client
+	cfg    Config
+	log    *slog.Logger
+	began  time.Time
+	client *http.Client
+	// asker asks how engines are. It keeps no connection, so that an answer is always of the
+	// process that can be reached now.
+	asker    *http.Client
 	metrics  *metrics
 	draining atomic.Bool
 	running  atomic.Int64
@@ -53,7 +56,8 @@ func newRouter(cfg Config, dial dialFunc) (*Router, error) {
 		cfg:     cfg,
 		log:     cfg.Log,
 		began:   time.Now(),
-		client:  newClient(dial),
+		client:  newClient(dial, true),
+		asker:   newClient(dial, false),
 		metrics: newMetrics(),
 		pool:    router.NewPool(cfg.Prefill, cfg.Decode),
 	}
@@ -66,11 +70,12 @@ func newRouter(cfg Config, dial dialFunc) (*Router, error) {
 
 // newClient makes the client for engines. They are spoken to directly, whatever proxy the
 // environment names, and their answers are passed on as they are.
-func newClient(dial dialFunc) *http.Client {
+func newClient(dial dialFunc, keep bool) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext:         dial,
 			DisableCompression:  true,
+			DisableKeepAlives:   !keep,
 			MaxIdleConns:        1024,
 			MaxIdleConnsPerHost: 256,
 			IdleConnTimeout:     90 * time.Second,

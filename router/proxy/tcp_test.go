@@ -1,11 +1,9 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,7 +13,7 @@ import (
 )
 
 // onTCP starts a router and one engine of each role on loopback.
-func onTCP(t *testing.T, prefill, decode http.HandlerFunc) (*Router, *httptest.Server) {
+func onTCP(t testing.TB, prefill, decode http.HandlerFunc) (*Router, *httptest.Server) {
 	t.Helper()
 	p, d := newFakeEngine("prefill", "p"), newFakeEngine("decode", "d")
 	p.serve, d.serve = prefill, decode
@@ -43,7 +41,7 @@ func onTCP(t *testing.T, prefill, decode http.HandlerFunc) (*Router, *httptest.S
 }
 
 // until waits for a condition that sockets bring about.
-func until(t *testing.T, cond func() bool) {
+func until(t testing.TB, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -57,34 +55,15 @@ func until(t *testing.T, cond func() bool) {
 	}
 }
 
-// Many requests at once over real sockets, each with its own answer.
-func TestManyAtOnce(t *testing.T) {
-	echo := func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, "data: "+r.Header.Get("X-Request-Id")+"\n\n")
-	}
-	r, srv := onTCP(t, prefillOK(0), echo)
+// The router over real sockets: each client has its own answer. (What it does when is for the
+// tests in synctest's time.)
+func TestOverTCP(t *testing.T) {
+	r, srv := onTCP(t, prefillOK(0), echoID)
 	var wg sync.WaitGroup
-	for i := range 32 {
+	for i := range 4 {
 		wg.Go(func() {
 			for j := range 8 {
-				id := fmt.Sprintf("request-%d-%d", i, j)
-				req, err := http.NewRequestWithContext(t.Context(), "POST", srv.URL+"/v1/completions", strings.NewReader(greeting))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				req.Header.Set("X-Request-Id", id)
-				resp, err := srv.Client().Do(req)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				body, err := io.ReadAll(resp.Body)
-				_ = resp.Body.Close()
-				if string(body) != "data: "+id+"\n\n" || err != nil || resp.Trailer.Get("Server-Timing") != wantTiming {
-					t.Errorf("%s got %q (%v), trailer %v", id, body, err, resp.Trailer)
-				}
+				checkEcho(t, srv.Client(), srv.URL, fmt.Sprintf("request-%d-%d", i, j))
 			}
 		})
 	}
@@ -92,32 +71,62 @@ func TestManyAtOnce(t *testing.T) {
 	until(t, func() bool { return r.running.Load() == 0 })
 }
 
-// A client that leaves only half, and reads nothing, does not hold the router or the engines.
-// case: 13
-func TestClientThatNeitherReadsNorCloses(t *testing.T) {
-	gone := make(chan struct{})
-	flood := func(w http.ResponseWriter, r *http.Request) {
-		defer close(gone)
-		w.Header().Set("Content-Type", "text/event-stream")
-		line := []byte("data: " + strings.Repeat("x", 1<<16) + "\n\n")
-		for r.Context().Err() == nil {
-			_, _ = w.Write(line)
+// Many requests at once, on several engines.
+func TestManyAtOnce(t *testing.T) {
+	inWorld(t, 2, 3, func(t *testing.T, w *world) {
+		for _, f := range w.prefill {
+			f.serve = prefillOK(100 * time.Millisecond)
 		}
-	}
-	r, srv := onTCP(t, prefillOK(0), flood)
-	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+		for _, f := range w.decode {
+			f.serve = echoID
+		}
+		var wg sync.WaitGroup
+		for i := range 32 {
+			wg.Go(func() {
+				for j := range 8 {
+					trailer := checkEcho(t, w.client, "http://router:80", fmt.Sprintf("request-%d-%d", i, j))
+					if got := trailer.Get("Server-Timing"); got != wantTiming {
+						t.Errorf("timing %q, want %q", got, wantTiming)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		w.ended(outcomeOK, 200, 32*8)
+	})
+}
+
+// echoID streams the request's ID.
+func echoID(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, "data: "+r.Header.Get("X-Request-Id")+"\n\n")
+}
+
+func checkEcho(t testing.TB, client *http.Client, url, id string) http.Header {
+	req, err := http.NewRequestWithContext(t.Context(), "POST", url+"/v1/completions", strings.NewReader(greeting))
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return nil
 	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(greeting), greeting)
-	head := make([]byte, len("HTTP/1.1 200 OK"))
-	if _, err := io.ReadFull(conn, head); err != nil || !bytes.HasSuffix(head, []byte("200 OK")) {
-		t.Fatalf("answer begins %q (%v)", head, err)
+	req.Header.Set("X-Request-Id", id)
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Error(err)
+		return nil
 	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if string(body) != "data: "+id+"\n\n" || err != nil {
+		t.Errorf("%s got %d %q (%v)", id, resp.StatusCode, body, err)
 	}
-	<-gone
-	until(t, func() bool { return r.running.Load() == 0 })
+	return resp.Trailer
+}
+
+// BenchmarkRequest is a whole request over loopback with engines that answer at once: what the
+// router adds, and two HTTP servers.
+func BenchmarkRequest(b *testing.B) {
+	_, srv := onTCP(b, prefillOK(0), echoID)
+	for b.Loop() {
+		checkEcho(b, srv.Client(), srv.URL, "id")
+	}
 }

@@ -200,11 +200,12 @@ func (w *world) asked(f *fakeEngine, givenUp bool) {
 	}
 }
 
-// ended fails the test unless one request ended so, and none runs.
-func (w *world) ended(how outcome, status int) {
+// ended fails the test unless one request, or so many, ended so, and none runs.
+func (w *world) ended(how outcome, status int, times ...int) {
 	w.t.Helper()
 	w.settle()
-	want := fmt.Sprintf("kvferry_router_requests_total{outcome=%q,status=\"%d\"} 1", how, status)
+	times = append(times, 1)
+	want := fmt.Sprintf("kvferry_router_requests_total{outcome=%q,status=\"%d\"} %d", how, status, times[0])
 	if got := w.metrics("kvferry_router_requests_total"); len(got) != 1 || got[0] != want {
 		w.t.Errorf("requests counted as %q, want %q", got, want)
 	}
