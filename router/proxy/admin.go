@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"kvferry/openai"
+	"kvferry/openai/httpapi"
 	"kvferry/router"
 )
 
@@ -15,7 +16,7 @@ import (
 const maxState = 1 << 20
 
 func (r *Router) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, struct {
+	httpapi.WriteJSON(w, http.StatusOK, struct {
 		Status string `json:"status"`
 	}{"ok"})
 }
@@ -27,7 +28,7 @@ func (r *Router) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if !ready {
 		status = http.StatusServiceUnavailable
 	}
-	writeJSON(w, status, struct {
+	httpapi.WriteJSON(w, status, struct {
 		Ready bool `json:"ready"`
 	}{ready})
 }
@@ -40,7 +41,7 @@ func (r *Router) serveModels(w http.ResponseWriter, _ *http.Request) {
 			ID: m.Name, Created: r.began.Unix(), OwnedBy: "kvferry", MaxModelLen: m.Context,
 		})
 	}
-	writeJSON(w, http.StatusOK, openai.NewModelList(models...))
+	httpapi.WriteJSON(w, http.StatusOK, openai.NewModelList(models...))
 }
 
 // routerState is /debug/state.
@@ -77,7 +78,7 @@ func (r *Router) serveState(w http.ResponseWriter, req *http.Request) {
 		})
 	}
 	wg.Wait()
-	writeJSON(w, http.StatusOK, s)
+	httpapi.WriteJSON(w, http.StatusOK, s)
 }
 
 // stateOf asks an engine for its state; nil if there is none to be had.
@@ -98,11 +99,4 @@ func (r *Router) stateOf(ctx context.Context, e router.Engine) json.RawMessage {
 		return nil
 	}
 	return text
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	// A client that is gone does not read it.
-	_ = json.NewEncoder(w).Encode(v)
 }

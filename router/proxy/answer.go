@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"kvferry/openai"
+	"kvferry/openai/httpapi"
 	"kvferry/router"
 )
 
@@ -27,7 +28,7 @@ const (
 // ownHeaders are of one connection, or the router's own, and are not passed on.
 var ownHeaders = []string{
 	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "Content-Length", "Date", headerRequestID,
+	"Transfer-Encoding", "Upgrade", "Content-Length", "Date", httpapi.HeaderRequestID,
 }
 
 // answer is the decode engine's answer on its way to the client. One goroutine has it at a
@@ -158,7 +159,7 @@ func (a *answer) begin(resp *http.Response) {
 // fail answers with an error, as nothing was sent.
 func (a *answer) fail(err *openai.Error) {
 	a.status = err.Status
-	writeError(a.w, err)
+	httpapi.WriteError(a.w, err)
 }
 
 // breakOff ends an answer that cannot be completed. What it cannot say in words, because a

@@ -8,10 +8,8 @@ import (
 	"time"
 )
 
-// Limits and times of the router.
+// Times of the router.
 const (
-	// maxBody is the longest request body, in bytes.
-	maxBody = 8 << 20
 	// dialTimeout is how long a connection to an engine may take to open. There is no limit
 	// on a request as a whole: an answer takes as long as it takes.
 	dialTimeout = 2 * time.Second

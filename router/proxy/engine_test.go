@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"kvferry/openai/httpapi"
 )
 
 // call is what an engine was asked.
@@ -81,7 +83,7 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body, status := f.ready, f.readyStatus
 		f.polls++
 		f.mu.Unlock()
-		writeJSON(w, status, body)
+		httpapi.WriteJSON(w, status, body)
 	case "/debug/state":
 		_, _ = io.WriteString(w, f.state)
 	default:

@@ -3,18 +3,14 @@ package proxy
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"time"
 
 	"kvferry/openai"
+	"kvferry/openai/httpapi"
 	"kvferry/router"
 )
-
-// headerRequestID carries a request's ID: the client's own if it gave one, else the attempt's.
-const headerRequestID = "X-Request-Id"
 
 // maxRequestID is the longest ID that is taken from a client, in bytes.
 const maxRequestID = 128
@@ -32,36 +28,17 @@ func (r *Router) Handler() http.Handler {
 		{"/v1/completions", openai.DecodeCompletion},
 		{"/v1/chat/completions", openai.DecodeChat},
 	} {
-		mux.HandleFunc(e.path, only(http.MethodPost, func(w http.ResponseWriter, req *http.Request) {
+		mux.HandleFunc(e.path, httpapi.Only(http.MethodPost, func(w http.ResponseWriter, req *http.Request) {
 			r.complete(w, req, e)
 		}))
 	}
-	mux.HandleFunc("/v1/models", only(http.MethodGet, r.serveModels))
-	mux.HandleFunc("/health", only(http.MethodGet, r.serveHealth))
-	mux.HandleFunc("/ready", only(http.MethodGet, r.serveReady))
-	mux.HandleFunc("/debug/state", only(http.MethodGet, r.serveState))
-	mux.HandleFunc("/metrics", only(http.MethodGet, r.metrics.handler().ServeHTTP))
-	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
-		writeError(w, &openai.Error{
-			Status: http.StatusNotFound, Type: openai.TypeNotFound, Message: "there is nothing at this path",
-		})
-	})
+	mux.HandleFunc("/v1/models", httpapi.Only(http.MethodGet, r.serveModels))
+	mux.HandleFunc("/health", httpapi.Only(http.MethodGet, r.serveHealth))
+	mux.HandleFunc("/ready", httpapi.Only(http.MethodGet, r.serveReady))
+	mux.HandleFunc("/debug/state", httpapi.Only(http.MethodGet, r.serveState))
+	mux.HandleFunc("/metrics", httpapi.Only(http.MethodGet, r.metrics.handler().ServeHTTP))
+	mux.HandleFunc("/", httpapi.NotFound)
 	return mux
-}
-
-// only serves one method, and HEAD with GET.
-func only(method string, next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, req *http.Request) {
-		if req.Method == method || method == http.MethodGet && req.Method == http.MethodHead {
-			next(w, req)
-			return
-		}
-		w.Header().Set("Allow", method)
-		writeError(w, &openai.Error{
-			Status: http.StatusMethodNotAllowed, Type: openai.TypeInvalidRequest,
-			Message: "this path takes " + method + " only",
-		})
-	}
 }
 
 // complete answers a client's request. What is wrong with it is said here, before any engine
@@ -77,7 +54,7 @@ func (r *Router) complete(w http.ResponseWriter, req *http.Request, e endpoint) 
 	}()
 	attempt := mintID()
 	id := clientID(req.Header, attempt)
-	w.Header().Set(headerRequestID, id)
+	w.Header().Set(httpapi.HeaderRequestID, id)
 
 	body, model, err := r.admit(w, req, e)
 	var pair router.Pair
@@ -85,7 +62,7 @@ func (r *Router) complete(w http.ResponseWriter, req *http.Request, e endpoint) 
 		pair, err = r.pick(model)
 	}
 	if err != nil {
-		writeError(w, err)
+		httpapi.WriteError(w, err)
 		r.metrics.ended(outcomeRefused, err.Status)
 		r.log.Info("request refused", "id", id, "path", e.path, "status", err.Status, "type", err.Type, "code", err.Code)
 		return
@@ -103,12 +80,9 @@ func (r *Router) admit(w http.ResponseWriter, req *http.Request, e endpoint) (bo
 	if r.draining.Load() {
 		return nil, "", openai.Overloaded(http.StatusServiceUnavailable, "the router is shutting down")
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, "", openai.BodyTooLarge(maxBody)
-	}
-	if err != nil {
-		return nil, "", openai.BadRequest("", "the body broke off: %v", err)
+	body, bad := httpapi.ReadBody(w, req)
+	if bad != nil {
+		return nil, "", bad
 	}
 	decoded, bad := e.decode(body)
 	if bad != nil {
@@ -136,18 +110,10 @@ func mintID() string {
 // clientID is the ID under which a request is logged and answered: the client's first, if it
 // is fit for a header and a log line, else the minted one.
 func clientID(h http.Header, minted string) string {
-	id := h.Get(headerRequestID)
+	id := h.Get(httpapi.HeaderRequestID)
 	unfit := strings.IndexFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0
 	if id == "" || len(id) > maxRequestID || unfit {
 		return minted
 	}
 	return id
-}
-
-// writeError answers with an error. Nothing may have been sent before.
-func writeError(w http.ResponseWriter, e *openai.Error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(e.Status)
-	// A client that is gone does not read it, and there is nobody else to tell.
-	_, _ = w.Write(e.Body())
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 
 	"kvferry/openai"
+	"kvferry/openai/httpapi"
 	"kvferry/router"
 )
 
@@ -109,7 +110,7 @@ func (x *exchange) post(ctx context.Context, e router.Engine, d openai.Disagg) (
 		return nil, lost(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(headerRequestID, x.id)
+	req.Header.Set(httpapi.HeaderRequestID, x.id)
 	resp, err := x.r.client.Do(req)
 	if err != nil {
 		return nil, lost(bare(err))

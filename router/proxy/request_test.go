@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kvferry/openai"
+	"kvferry/openai/httpapi"
 )
 
 // What a client sends reaches both engines byte for byte, with one field added, under one ID
@@ -131,7 +132,7 @@ func TestRefusals(t *testing.T) {
 		"chat hand-over":   {"POST", "/v1/chat/completions", chat + `,"kv_transfer_params":{}}`, 400, "kv_transfer_params"},
 		"chat malformed":   {"POST", "/v1/chat/completions", chat, 400, ""},
 		"chat's prompt":    {"POST", "/v1/chat/completions", chat + `,"prompt":"x"}`, 400, "prompt"},
-		"too large":        {"POST", "/v1/completions", `{"prompt":"` + strings.Repeat("x", maxBody) + `"}`, 413, ""},
+		"too large":        {"POST", "/v1/completions", `{"prompt":"` + strings.Repeat("x", httpapi.MaxBody) + `"}`, 413, ""},
 		"unknown path":     {"POST", "/v1/embeddings", greeting, 404, ""},
 		"root":             {"GET", "/", ``, 404, ""},
 		"wrong method":     {"GET", "/v1/completions", ``, 405, ""},
@@ -163,7 +164,7 @@ func TestLargestBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := `{"model":"kvferry-tiny","prompt":"`
-	body += strings.Repeat("x", maxBody-len(body)-2) + `"}`
+	body += strings.Repeat("x", httpapi.MaxBody-len(body)-2) + `"}`
 	req := httptest.NewRequest("POST", "/v1/completions", strings.NewReader(body))
 	got, model, bad := r.admit(httptest.NewRecorder(), req, endpoint{"/v1/completions", openai.DecodeCompletion})
 	if bad != nil || string(got) != body || model != "kvferry-tiny" {
