@@ -99,7 +99,7 @@ type Agent struct {
 var _ agent.Agent = (*Agent)(nil)
 
 // maxDoors is how many connections may be in their handshake at once.
-const maxDoors = 512
+const maxDoors = 256
 
 // New makes an agent. It listens from Start on.
 func New(o Options) *Agent {

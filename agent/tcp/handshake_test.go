@@ -1,0 +1,141 @@
+package tcp_test
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"kvferry/agent"
+	"kvferry/agent/tcp"
+	"kvferry/wire"
+)
+
+// What is no kvferry agent, or breaks the handshake, is closed, and peers are still welcome.
+func TestStrangersAreClosed(t *testing.T) {
+	var log logs
+	a, _ := running(t, tcp.Options{Handshake: 200 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	magic := []byte(wire.Magic)
+	greet := wire.Pack(wire.FrameHello, hello(2))
+	for name, say := range map[string][]byte{
+		"nothing":             nil,
+		"HTTP":                []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+		"half the magic":      magic[:3],
+		"zeros":               make([]byte, 100),
+		"an unknown kind":     append(magic, 0, 0, 0, 0, 200),
+		"a long hello":        append(magic, 255, 255, 255, 255, byte(wire.FrameHello)),
+		"a long notice":       append(magic, 0, 0, 64, 0, byte(wire.FrameNotice)),
+		"half a hello":        append(magic, greet[:20]...),
+		"a hello with a tail": append(append(magic, 9, 0, 0, 0, byte(wire.FrameHello)), 1, 0, 0, 0, 0, 0, 0, 0, 0),
+		"a ping first":        append(magic, wire.Pack(wire.FramePing, wire.Ping{})...),
+		"a claim first":       append(magic, wire.Pack(wire.FrameClaim, wire.Claim{Bulk: 1})...),
+		"an unasked join":     append(magic, wire.Pack(wire.FrameJoin, wire.Join{})...),
+		"a hello, no claim":   append(magic, greet...),
+		"a claim of nothing":  append(append(magic, greet...), wire.Pack(wire.FrameClaim, wire.Claim{})...),
+		"two hellos":          append(append(magic, greet...), greet...),
+		"a claim, no bulk":    append(append(magic, greet...), wire.Pack(wire.FrameClaim, wire.Claim{Bulk: 2})...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := dial(t, a)
+			s.say(say)
+			s.closed()
+		})
+	}
+	pose(t, a, 2)
+	if e := await[agent.PeerUp](t, a); e.Hello.Life != (wire.Life{2}) {
+		t.Errorf("%+v", e)
+	}
+	log.await(t, "no kvferry agent")
+}
+
+// Whoever is connected to says nothing, or is something else: the time-out or the first bytes
+// end it.
+func TestConnectToStrangers(t *testing.T) {
+	a, _ := running(t, tcp.Options{Handshake: 300 * time.Millisecond})
+	for say, want := range map[string]string{
+		"":                                 "no handshake within 300ms",
+		"HTTP/1.1 400 Bad Request\r\n\r\n": "no kvferry agent",
+		wire.Magic + string(wire.Pack(wire.FramePong, wire.Ping{})): "out of turn",
+	} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		defer ln.Close()
+		go func() {
+			c, err := ln.Accept()
+			if err == nil {
+				_, _ = c.Write([]byte(say)) // the agent's error is what counts
+				defer c.Close()
+				_, _ = c.Read(make([]byte, 1<<10))
+				_, _ = c.Read(make([]byte, 1<<10))
+			}
+		}()
+		a.Connect(ln.Addr().String())
+		if e := await[agent.ConnectFailed](t, a); e.Addr != ln.Addr().String() || !strings.Contains(e.Err.Error(), want) {
+			t.Errorf("%q: %v", say, e.Err)
+		}
+	}
+}
+
+// The side that is dialled logs the field, and the dialling side hears it even in a protocol
+// version whose hello it cannot read.
+//
+// case: 07
+func TestMismatchIsLoggedAndTold(t *testing.T) {
+	var log logs
+	a, _ := running(t, tcp.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for field, h := range map[string]wire.Body{
+		"protocol version": wire.Raw{9, 0, 1, 2, 3},
+		"kv dtype":         wire.Hello{Life: wire.Life{2}, Identity: wire.Identity{Version: wire.Version, Model: "m", DType: "f64"}},
+	} {
+		s := dial(t, a)
+		s.say([]byte(wire.Magic), wire.Pack(wire.FrameHello, h))
+		s.greeted()
+		r, err := wire.DecodeRefuse(s.hear(wire.FrameRefuse))
+		if err != nil || r.Code != wire.RefuseMismatch || r.Field != field {
+			t.Errorf("%+v, %v", r, err)
+		}
+		var m *wire.MismatchError
+		if !errors.As(r.Err(), &m) {
+			t.Error(r.Err())
+		}
+		s.closed()
+		log.await(t, field)
+	}
+}
+
+// So many handshakes may go on at once and no more; others are closed at once, and when the
+// first ones have timed out peers are welcome again.
+func TestHandshakesAreBounded(t *testing.T) {
+	a, _ := running(t, tcp.Options{Handshake: time.Second})
+	const doors = 256
+	var silent []stranger
+	for range doors {
+		silent = append(silent, dial(t, a))
+	}
+	begin := time.Now()
+	dial(t, a).closed()
+	if d := time.Since(begin); d > 900*time.Millisecond {
+		t.Logf("machine too slow to tell: it took %v", d)
+	}
+	for _, s := range silent {
+		s.closed()
+	}
+	pose(t, a, 2)
+	await[agent.PeerUp](t, a)
+}
+
+// A peer that has lost the connection and makes a new one takes the old one's place.
+func TestNewConnectionReplacesTheOld(t *testing.T) {
+	a, _ := running(t, tcp.Options{})
+	old := pose(t, a, 2)
+	await[agent.PeerUp](t, a)
+	pose(t, a, 2)
+	if e := await[agent.PeerLost](t, a); !strings.Contains(e.Err.Error(), "new connection") {
+		t.Error(e.Err)
+	}
+	await[agent.PeerUp](t, a)
+	old.control.closed()
+	old.bulk.closed()
+}
