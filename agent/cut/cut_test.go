@@ -116,9 +116,16 @@ func TestInside(t *testing.T) {
 		offset, length uint64
 		ok             bool
 	}{
-		{0, 0, 100, true}, {0, 100, 0, true}, {0, 99, 1, true},
-		{0, 0, 101, false}, {0, 100, 1, false}, {0, 101, 0, false}, {1, 0, 0, false},
-		{0, 1, 1<<64 - 1, false}, {0, 1<<64 - 1, 1, false}, {0, 1<<64 - 1, 1<<64 - 1, false},
+		{0, 0, 100, true},
+		{0, 100, 0, true},
+		{0, 99, 1, true},
+		{0, 0, 101, false},
+		{0, 100, 1, false},
+		{0, 101, 0, false},
+		{1, 0, 0, false},
+		{0, 1, 1<<64 - 1, false},
+		{0, 1<<64 - 1, 1, false},
+		{0, 1<<64 - 1, 1<<64 - 1, false},
 	} {
 		if err := r.Inside(c.region, c.offset, c.length); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c, err)

@@ -36,7 +36,6 @@ func TestConformanceInBubble(t *testing.T) {
 					return fault.New(mem.New(opt), o)
 				}
 			}, "short write is not held up") // the decorator's link is one for all
-
 		})
 	}
 }

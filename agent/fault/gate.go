@@ -56,7 +56,7 @@ func (g *Gate) Held() <-chan struct{} {
 // while there are none, until done is closed.
 func (g *Gate) Take(done <-chan struct{}, n int) (int, error) {
 	for {
-		k, err, changed := g.try(n)
+		k, changed, err := g.try(n)
 		if changed == nil {
 			return k, err
 		}
@@ -69,7 +69,8 @@ func (g *Gate) Take(done <-chan struct{}, n int) (int, error) {
 	}
 }
 
-func (g *Gate) try(n int) (int, error, <-chan struct{}) {
+// try says how many of n bytes may go now, or what to wait for.
+func (g *Gate) try(n int) (int, <-chan struct{}, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -80,12 +81,12 @@ func (g *Gate) try(n int) (int, error, <-chan struct{}) {
 		g.left -= int64(k)
 		return k, nil, nil
 	case g.cut:
-		return 0, errCut, nil
+		return 0, nil, errCut
 	}
 	if g.waiting++; g.waiting == 1 {
 		close(g.held)
 	}
-	return 0, nil, g.changed
+	return 0, g.changed, nil
 }
 
 // leave takes back one wait for a change.
