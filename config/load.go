@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -36,6 +37,33 @@ func (u Use) sections() []string {
 	}
 }
 
+// alike lets the engines that nobody said anything about be like the one that a use is about,
+// as they must be in some of it.
+func (u Use) alike(c Config) Config {
+	switch u {
+	case Prefill, Serve:
+		c.GenerationServers = c.ContextServers
+	case Decode:
+		c.ContextServers = c.GenerationServers
+	}
+	return c
+}
+
+// own are the findings that are not about a section beside the use's.
+func (u Use) own(all []Finding) []Finding {
+	return slices.DeleteFunc(all, func(f Finding) bool {
+		inSection := within(f.Path, contextServers) || within(f.Path, generationServers)
+		return inSection && !slices.ContainsFunc(u.sections(), func(s string) bool { return within(f.Path, s) })
+	})
+}
+
+// CheckEngine judges one engine's settings by themselves, for a use that is about one engine: it
+// resolves them and refuses what this program cannot run. The error is an *Error.
+func CheckEngine(u Use, s Servers) error {
+	c, _, faults := resolve(Config{ContextServers: s, GenerationServers: s})
+	return faulty("", u.own(firstOfKey(append(faults, unbuilt(c)...))))
+}
+
 // Source is all that is said about settings.
 type Source struct {
 	Use Use
@@ -54,6 +82,9 @@ func Load(s Source) (c Config, warnings []Finding, err error) {
 		p = parse(s.Data)
 	}
 	flags := s.Overrides.apply(&p, s.Use)
+	if s.Data == nil {
+		p.config = s.Use.alike(p.config)
+	}
 	c, warnings, faults := resolve(p.config)
 	if s.Use == Check {
 		warnings = append(warnings, unbuilt(c)...)
@@ -61,6 +92,9 @@ func Load(s Source) (c Config, warnings []Finding, err error) {
 		faults = append(faults, unbuilt(c)...)
 	}
 	faults = firstOfKey(append(faults, demands(c, s.Use)...))
+	if s.Data == nil {
+		faults, warnings = s.Use.own(faults), s.Use.own(warnings)
+	}
 	faults = append(p.faults, p.locate(consequent(faults, p.faults), flags)...)
 	if len(faults) > 0 {
 		return c, nil, faulty(s.File, sortFindings(faults))

@@ -64,7 +64,9 @@ func TestOverridesAreValidated(t *testing.T) {
 		"blocks of one engine that differ from the other's": {Decode, "port: 1\n", Overrides{BlockTokens: new(8)}, []string{
 			"--block-tokens: generation_servers.kv_cache_config.tokens_per_block: 8: the prefill engines have 16, and blocks must be equal",
 		}},
-		"addresses replace the file's and their number": {Router, "context_servers: {num_instances: 1, urls: [a/b]}\ngeneration_servers: {urls: ['b:1']}\n", Overrides{PrefillURLs: []string{"c:1", "d:1"}}, nil},
+		"one engine's blocks, of which no file says that others are there": {Decode, "", Overrides{BlockTokens: new(8), KVDType: new("f32")}, nil},
+		"one engine's fault, named in its own section":                     {Decode, "", Overrides{BlockTokens: new(0)}, []string{"--block-tokens: generation_servers.kv_cache_config.tokens_per_block: 0: want at least 1"}},
+		"addresses replace the file's and their number":                    {Router, "context_servers: {num_instances: 1, urls: [a/b]}\ngeneration_servers: {urls: ['b:1']}\n", Overrides{PrefillURLs: []string{"c:1", "d:1"}}, nil},
 		"a wrong address":                        {Router, "context_servers: {urls: ['a:1']}\ngeneration_servers: {urls: ['b:1']}\n", Overrides{PrefillURLs: []string{"c"}}, []string{`--prefill: context_servers.urls[0]: "c": has no port: want host:port`}},
 		"a number against the file's addresses":  {Check, "context_servers: {urls: ['a:1']}\n", Overrides{Prefill: new(2)}, []string{"--prefill: context_servers.num_instances: 2: but context_servers.urls has 1"}},
 		"no addresses at all":                    {Router, "", Overrides{}, []string{"context_servers.urls: the router needs at least one address", "generation_servers.urls: the router needs at least one address"}},

@@ -223,19 +223,25 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// Runnable names what the settings ask for and this program has not got.
-func TestRunnable(t *testing.T) {
-	if err := Runnable(Default()); err != nil {
-		t.Error(err)
-	}
-	c := Default()
-	c.ScheduleStyle = new("context_first")
-	c.GenerationServers.Transceiver.KVCacheBounceSizeMB = new(1)
-	want := sorted([]string{
-		"schedule_style", "generation_servers.cache_transceiver_config.kv_cache_bounce_size_mb",
-	})
-	if got := paths(Runnable(c)); !slices.Equal(got, want) {
-		t.Errorf("got %v", got)
+// CheckEngine judges an engine's own section, by what all engines' files are judged by.
+// req: PIPE-24
+func TestCheckEngine(t *testing.T) {
+	for _, u := range []Use{Prefill, Decode, Serve} {
+		var s Servers
+		if err := CheckEngine(u, s); err != nil {
+			t.Error(err)
+		}
+		s.KVCache.TokensPerBlock = new(8) // which the other engines then have too
+		if err := CheckEngine(u, s); err != nil {
+			t.Error(err)
+		}
+		s.MaxNumTokens = new(0)
+		s.Transceiver.KVCacheBounceSizeMB = new(1)
+		section := u.sections()[0] + "."
+		want := []string{section + bounceKey, section + "max_num_tokens"}
+		if got := paths(CheckEngine(u, s)); !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
 	}
 }
 

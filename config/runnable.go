@@ -13,7 +13,3 @@ func unbuilt(c Config) (found []Finding) {
 	}
 	return found
 }
-
-// Runnable refuses a resolved configuration that this program cannot run yet, naming the
-// settings. The error is an *Error.
-func Runnable(c Config) error { return faulty("", unbuilt(c)) }

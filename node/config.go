@@ -1,17 +1,17 @@
 package node
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 
 	"kvferry/agent"
+	"kvferry/config"
 	"kvferry/engine"
 	"kvferry/kvcache"
 )
 
 // EmbeddedModel is the name that stands for the model inside the binary.
-const EmbeddedModel = "embedded"
+const EmbeddedModel = config.Embedded
 
 // EngineConfig is what an engine's process is told.
 type EngineConfig struct {
@@ -65,17 +65,7 @@ func (c EngineConfig) parallel() kvcache.Parallel {
 }
 
 // DefaultEngineConfig is what an engine does when nothing is asked for.
-func DefaultEngineConfig() EngineConfig {
-	return EngineConfig{
-		Model:  EmbeddedModel,
-		Listen: "127.0.0.1:0", AgentListen: "127.0.0.1:0",
-		BlockTokens: 16, KVDType: kvcache.F16.String(),
-		ChunkedPrefill: true, ChunkTokens: 256,
-		TensorParallel: 1, PipelineParallel: 1, KVManager: ReserveManager, BlockReuse: true,
-		MaxSeqs: 32, MaxWaiting: 1024,
-		TransferTimeout: time.Minute, DrainTimeout: 30 * time.Second,
-	}
-}
+func DefaultEngineConfig() EngineConfig { return EngineConfigOf(config.Default(), engine.Aggregated) }
 
 // blocksFor is the size of each pool.
 func (c EngineConfig) blocksFor(l kvcache.Layout, context int) []int {
@@ -88,31 +78,4 @@ func (c EngineConfig) blocksFor(l kvcache.Layout, context int) []int {
 		blocks[g] = n
 	}
 	return blocks
-}
-
-// Validate reports the first setting that is wrong, by its flag's name, before anything is
-// loaded or opened.
-func (c EngineConfig) Validate() error {
-	if _, err := kvcache.ParseDType(c.KVDType); err != nil {
-		return err
-	}
-	switch {
-	case c.BlockTokens < 1:
-		return fmt.Errorf("block-tokens %d: want at least 1", c.BlockTokens)
-	case c.KVBlocks < 0:
-		return fmt.Errorf("kv-blocks %d: want at least 1, or 0 for four whole contexts", c.KVBlocks)
-	case c.ChunkTokens < 1:
-		return fmt.Errorf("chunk-tokens %d: want at least 1", c.ChunkTokens)
-	case c.MaxSeqs < 1:
-		return fmt.Errorf("max-seqs %d: want at least 1", c.MaxSeqs)
-	case c.MaxWaiting < 1:
-		return fmt.Errorf("max-waiting %d: want at least 1", c.MaxWaiting)
-	case c.TransferTimeout <= 0:
-		return fmt.Errorf("kv-transfer-timeout %s: want more than 0", c.TransferTimeout)
-	case c.DrainTimeout < 0:
-		return fmt.Errorf("drain-timeout %s: want 0 or more", c.DrainTimeout)
-	case c.Pipelined && !c.ChunkedPrefill:
-		return fmt.Errorf("pipelined needs enable-chunked-prefill: slices follow the scheduler's chunks")
-	}
-	return nil
 }

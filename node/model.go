@@ -20,6 +20,9 @@ func openRunner(c EngineConfig) (runner.Runner, error) {
 		return nil, err
 	}
 	if name, ok := strings.CutPrefix(c.Model, emulated.Prefix); ok {
+		if p := c.parallel(); p.Ranks() > 1 {
+			return nil, fmt.Errorf("tensor_parallel_size %d, pipeline_parallel_size %d: an emulated model is one rank", p.Tensor, p.Pipeline)
+		}
 		return opened(emulated.Open(name, emulated.Options{BlockTokens: c.BlockTokens, KV: dtype}))
 	}
 	opt := reference.Options{BlockTokens: c.BlockTokens, KV: dtype}

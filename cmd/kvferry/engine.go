@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"kvferry/config"
 	"kvferry/engine"
 	"kvferry/node"
 )
@@ -28,9 +29,12 @@ func decodeCommand() *cobra.Command {
 	return cmd
 }
 
+// uses are what settings are for in an engine of each role.
+var uses = map[engine.Role]config.Use{engine.Aggregated: config.Serve, engine.Prefill: config.Prefill, engine.Decode: config.Decode}
+
 func engineCommand(role engine.Role) *cobra.Command {
-	cfg := node.DefaultEngineConfig()
-	cfg.Role = role
+	s := settings{use: uses[role]}
+	process := node.DefaultEngineConfig() // for what no file says
 	var log logFlags
 	cmd := &cobra.Command{
 		Args: cobra.NoArgs,
@@ -39,20 +43,29 @@ func engineCommand(role engine.Role) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg.Log = l.With("role", role.String())
+			l = l.With("role", role.String())
+			c, err := s.load(l)
+			if err != nil {
+				return err
+			}
+			cfg := node.EngineConfigOf(c, role)
+			cfg.Listen, cfg.AgentListen, cfg.DrainTimeout = process.Listen, process.AgentListen, process.DrainTimeout
+			cfg.Log = l
 			return serveUntilStopped(cmd, func() (server, error) { return node.StartEngine(cfg) })
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "HTTP address, host:port; port 0 takes a free one")
+	f.StringVar(&process.Listen, "listen", process.Listen, "HTTP address, host:port; port 0 takes a free one")
 	if role != engine.Aggregated {
-		f.StringVar(&cfg.AgentListen, "agent-listen", cfg.AgentListen,
+		s.fileFlag(f)
+		f.StringVar(&process.AgentListen, "agent-listen", process.AgentListen,
 			"address for KV transfers, host:port; set it beside --listen when the other engine is on another host")
 	}
-	modelFlags(f, &cfg)
+	engineFlags(f, &s.over)
 	if role == engine.Prefill {
-		pipelinedFlag(f, &cfg, false)
+		pipelinedFlag(f, &s.over, false)
 	}
+	drainFlag(f, &process.DrainTimeout)
 	log.add(f)
 	return cmd
 }

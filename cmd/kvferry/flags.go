@@ -1,33 +1,147 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"strconv"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"kvferry/config"
 	"kvferry/node"
 )
 
 const modelUsage = "`embedded`, the path of a GGUF file, or emulated:NAME[@DEVICE][,context=N]"
 
-// modelFlags are those of every command that runs a model, or has one run.
-func modelFlags(f *pflag.FlagSet, cfg *node.EngineConfig) {
-	f.StringVar(&cfg.Model, "model", cfg.Model, modelUsage)
-	f.IntVar(&cfg.BlockTokens, "block-tokens", cfg.BlockTokens, "tokens of a KV block; equal on all engines")
-	f.StringVar(&cfg.KVDType, "kv-dtype", cfg.KVDType, "type of the KV cache, f16 or f32; equal on all engines")
-	f.IntVar(&cfg.KVBlocks, "kv-blocks", cfg.KVBlocks, "blocks of each layer group's pool (default four whole contexts)")
-	f.BoolVar(&cfg.ChunkedPrefill, "enable-chunked-prefill", cfg.ChunkedPrefill, "cut prompts into chunks")
-	f.IntVar(&cfg.ChunkTokens, "chunk-tokens", cfg.ChunkTokens, "most prompt tokens of one forward pass")
-	f.IntVar(&cfg.MaxSeqs, "max-seqs", cfg.MaxSeqs, "requests that compute at once")
-	f.IntVar(&cfg.MaxWaiting, "max-waiting", cfg.MaxWaiting, "requests that may wait for that; more get 503")
-	f.DurationVar(&cfg.TransferTimeout, "kv-transfer-timeout", cfg.TransferTimeout, "how long a KV transfer may stand still")
-	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", cfg.DrainTimeout, "how long requests may go on after the order to stop")
+// said is a flag that leaves its place nil unless the command line has it, so that a file or
+// the default speaks.
+type said[T any] struct {
+	into  **T
+	parse func(string) (T, error)
+	kind  string
+	shown string // the default, for the help
 }
 
-func pipelinedFlag(f *pflag.FlagSet, cfg *node.EngineConfig, def bool) {
-	f.BoolVar(&cfg.Pipelined, "pipelined", def, "send each chunk's KV while the next one computes")
+// Set takes the flag's text.
+func (s said[T]) Set(text string) error {
+	v, err := s.parse(text)
+	if err == nil {
+		*s.into = &v
+	}
+	return err
+}
+
+// Type is the kind of value, for the help.
+func (s said[T]) Type() string { return s.kind }
+
+func (s said[T]) String() string { return s.shown }
+
+func intFlag(f *pflag.FlagSet, into **int, name string, shown int, usage string) {
+	f.Var(said[int]{into, whole, "int", strconv.Itoa(shown)}, name, usage)
+}
+
+func stringFlag(f *pflag.FlagSet, into **string, name, shown, usage string) {
+	f.Var(said[string]{into, func(s string) (string, error) { return s, nil }, "string", shown}, name, usage)
+}
+
+func boolFlag(f *pflag.FlagSet, into **bool, name string, shown bool, usage string) {
+	f.Var(said[bool]{into, strconv.ParseBool, "bool", strconv.FormatBool(shown)}, name, usage)
+	f.Lookup(name).NoOptDefVal = "true"
+}
+
+func whole(s string) (int, error) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		return 0, errors.New("want a whole number")
+	}
+	return int(n), nil
+}
+
+// wholeMilliseconds reads a duration, which settings hold in milliseconds.
+func wholeMilliseconds(s string) (int, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, errors.New("want a duration, as 30s")
+	}
+	if d%time.Millisecond != 0 {
+		return 0, errors.New("want whole milliseconds")
+	}
+	return int(d / time.Millisecond), nil
+}
+
+// listenAddress is host:port for two settings.
+type listenAddress struct {
+	o     *config.Overrides
+	shown string
+}
+
+// Set takes the address apart.
+func (l listenAddress) Set(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return errors.New("want host:port")
+	}
+	n, err := whole(port)
+	if err != nil {
+		return errors.New("want a port's number behind the last colon")
+	}
+	l.o.Hostname, l.o.Port = &host, &n
+	return nil
+}
+
+// Type is the kind of value, for the help.
+func (l listenAddress) Type() string { return "string" }
+
+func (l listenAddress) String() string { return l.shown }
+
+// engineFlags are those of every command that runs a model, or has one run.
+func engineFlags(f *pflag.FlagSet, o *config.Overrides) {
+	d := config.Default().ContextServers
+	stringFlag(f, &o.Model, "model", *d.Model, modelUsage)
+	intFlag(f, &o.BlockTokens, "block-tokens", *d.KVCache.TokensPerBlock, "tokens of a KV block; equal on all engines")
+	stringFlag(f, &o.KVDType, "kv-dtype", *d.KVCache.DType, "type of the KV cache, f16 or f32; equal on all engines")
+	intFlag(f, &o.KVBlocks, "kv-blocks", *d.KVCache.Blocks, "blocks of each layer group's pool (default four whole contexts)")
+	stringFlag(f, &o.KVManager, "kv-manager", *d.KVCache.Manager, "reserve takes all blocks at admission; grow takes them as needed, and preempts")
+	boolFlag(f, &o.BlockReuse, "enable-block-reuse", *d.KVCache.EnableBlockReuse, "compute and send what prompts begin with once")
+	boolFlag(f, &o.ChunkedPrefill, "enable-chunked-prefill", *d.EnableChunkedPrefill, "cut prompts into chunks")
+	intFlag(f, &o.ChunkTokens, "chunk-tokens", *d.MaxNumTokens, "most prompt tokens of one forward pass")
+	intFlag(f, &o.MaxSeqs, "max-seqs", *d.MaxBatchSize, "requests that compute at once")
+	intFlag(f, &o.MaxWaiting, "max-waiting", *d.MaxQueueSize, "requests that may wait for that; more get 503")
+	intFlag(f, &o.TensorParallel, "tensor-parallel", *d.TensorParallelSize, "ranks that share each layer: 1, 2 or 4")
+	intFlag(f, &o.PipelineParallel, "pipeline-parallel", *d.PipelineParallelSize, "stages that share the layers: 1 or 2")
+	boolFlag(f, &o.Checksum, "kv-checksum", *d.Transceiver.EnableChecksum, "compare each slice with what was sent before it is used")
+	timeout := time.Duration(*d.Transceiver.KVTransferTimeoutMS) * time.Millisecond
+	f.Var(said[int]{&o.TimeoutMS, wholeMilliseconds, "duration", timeout.String()}, "kv-transfer-timeout", "how long a KV transfer may stand still")
+}
+
+// clusterFlags are those of the commands that are about a whole deployment.
+func clusterFlags(f *pflag.FlagSet, o *config.Overrides, pipelined bool) {
+	routerListenFlag(f, o)
+	d := config.Default()
+	intFlag(f, &o.Prefill, "prefill", *d.ContextServers.NumInstances, "number of prefill engines")
+	intFlag(f, &o.Decode, "decode", *d.GenerationServers.NumInstances, "number of decode engines")
+	engineFlags(f, o)
+	pipelinedFlag(f, o, pipelined)
+}
+
+func routerListenFlag(f *pflag.FlagSet, o *config.Overrides) {
+	f.Var(listenAddress{o, config.Default().Listen()}, "listen", "the router's HTTP address, host:port; port 0 takes a free one")
+}
+
+func pipelinedFlag(f *pflag.FlagSet, o *config.Overrides, shown bool) {
+	boolFlag(f, &o.Pipelined, "pipelined", shown, "send each chunk's KV while the next one computes; with a file, what it says")
+}
+
+func styleFlag(f *pflag.FlagSet, o *config.Overrides) {
+	stringFlag(f, &o.ScheduleStyle, "schedule-style", *config.Default().ScheduleStyle, "generation_first or context_first")
+}
+
+func drainFlag(f *pflag.FlagSet, into *time.Duration) {
+	f.DurationVar(into, "drain-timeout", node.DefaultEngineConfig().DrainTimeout, "how long requests may go on after the order to stop")
 }
 
 // engineArgs writes a configuration as the flags of an engine's command.
@@ -37,10 +151,15 @@ func engineArgs(cfg node.EngineConfig, pipelined bool) []string {
 		fmt.Sprintf("--block-tokens=%d", cfg.BlockTokens),
 		"--kv-dtype=" + cfg.KVDType,
 		fmt.Sprintf("--kv-blocks=%d", cfg.KVBlocks),
+		"--kv-manager=" + cfg.KVManager,
+		fmt.Sprintf("--enable-block-reuse=%t", cfg.BlockReuse),
 		fmt.Sprintf("--enable-chunked-prefill=%t", cfg.ChunkedPrefill),
 		fmt.Sprintf("--chunk-tokens=%d", cfg.ChunkTokens),
 		fmt.Sprintf("--max-seqs=%d", cfg.MaxSeqs),
 		fmt.Sprintf("--max-waiting=%d", cfg.MaxWaiting),
+		fmt.Sprintf("--tensor-parallel=%d", cfg.TensorParallel),
+		fmt.Sprintf("--pipeline-parallel=%d", cfg.PipelineParallel),
+		fmt.Sprintf("--kv-checksum=%t", cfg.Checksum),
 		fmt.Sprintf("--kv-transfer-timeout=%s", cfg.TransferTimeout),
 		fmt.Sprintf("--drain-timeout=%s", cfg.DrainTimeout),
 	}

@@ -18,7 +18,7 @@ func main() {
 	}
 	root.AddCommand(
 		upCommand(), routerCommand(), prefillCommand(), decodeCommand(), serveCommand(),
-		askCommand(), benchCommand(), versionCommand(),
+		askCommand(), checkCommand(), benchCommand(), versionCommand(),
 	)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "kvferry:", err)

@@ -1,15 +1,15 @@
 package main
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
 
+	"kvferry/config"
 	"kvferry/node"
 )
 
 func routerCommand() *cobra.Command {
-	cfg := node.RouterConfig{Listen: "127.0.0.1:8000", DrainTimeout: 30 * time.Second}
+	s := settings{use: config.Router}
+	var cfg node.RouterConfig
 	var log logFlags
 	cmd := &cobra.Command{
 		Use:   "router",
@@ -20,15 +20,23 @@ func routerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg.Log = l.With("role", "router")
+			l = l.With("role", "router")
+			c, err := s.load(l)
+			if err != nil {
+				return err
+			}
+			drain := cfg.DrainTimeout
+			cfg = node.RouterConfigOf(c)
+			cfg.DrainTimeout, cfg.Log = drain, l
 			return serveUntilStopped(cmd, func() (server, error) { return node.StartRouter(cfg) })
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "HTTP address, host:port; port 0 takes a free one")
-	f.StringSliceVar(&cfg.Prefill, "prefill", nil, "`URL` of a prefill engine; repeat it, or separate by commas")
-	f.StringSliceVar(&cfg.Decode, "decode", nil, "`URL` of a decode engine; repeat it, or separate by commas")
-	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", cfg.DrainTimeout, "how long requests may go on after the order to stop")
+	s.fileFlag(f)
+	routerListenFlag(f, &s.over)
+	f.StringSliceVar(&s.over.PrefillURLs, "prefill", nil, "`URL` of a prefill engine; repeat it, or separate by commas")
+	f.StringSliceVar(&s.over.DecodeURLs, "decode", nil, "`URL` of a decode engine; repeat it, or separate by commas")
+	drainFlag(f, &cfg.DrainTimeout)
 	log.add(f)
 	return cmd
 }

@@ -4,22 +4,24 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"kvferry/config"
+	"kvferry/engine"
 	"kvferry/node"
 )
 
 // upOptions are what `up` is asked for.
 type upOptions struct {
-	listen          string
-	prefill, decode int
-	engine          node.EngineConfig
-	log             logFlags
+	settings
+	drain time.Duration
+	log   logFlags
 }
 
 func upCommand() *cobra.Command {
-	o := upOptions{engine: node.DefaultEngineConfig()}
+	o := upOptions{settings: settings{use: config.Up}}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a router, prefill and decode engines as processes of their own",
@@ -27,42 +29,43 @@ func upCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8000", "the router's HTTP address, host:port; port 0 takes a free one")
-	f.IntVar(&o.prefill, "prefill", 1, "number of prefill engines")
-	f.IntVar(&o.decode, "decode", 1, "number of decode engines")
-	modelFlags(f, &o.engine)
-	pipelinedFlag(f, &o.engine, true)
+	o.fileFlag(f)
+	clusterFlags(f, &o.over, true)
+	drainFlag(f, &o.drain)
 	o.log.add(f)
 	return cmd
 }
 
+// engine is the configuration of an engine to start.
+func (o *upOptions) engine(c config.Config, role engine.Role) node.EngineConfig {
+	cfg := node.EngineConfigOf(c, role)
+	cfg.DrainTimeout = o.drain
+	return cfg
+}
+
 func (o *upOptions) run(cmd *cobra.Command) error {
-	if o.prefill < 1 {
-		return fmt.Errorf("prefill %d: want at least 1", o.prefill)
-	}
-	if o.decode < 1 {
-		return fmt.Errorf("decode %d: want at least 1", o.decode)
-	}
-	if err := o.engine.Validate(); err != nil {
+	l, err := o.log.logger(cmd.ErrOrStderr())
+	if err != nil {
 		return err
 	}
-	if _, err := o.log.logger(cmd.ErrOrStderr()); err != nil {
+	c, err := o.load(l)
+	if err != nil {
 		return err
 	}
 	stop, release := stopSignal()
 	defer release()
 	g := &group{cmd: cmd, level: o.log.level}
 	defer g.stop(stop.force)
-	prefill, err := g.engines("prefill", o.prefill, engineArgs(o.engine, true))
+	prefill, err := g.engines("prefill", *c.ContextServers.NumInstances, engineArgs(o.engine(c, engine.Prefill), true))
 	if err != nil {
 		return err
 	}
-	decode, err := g.engines("decode", o.decode, engineArgs(o.engine, false))
+	decode, err := g.engines("decode", *c.GenerationServers.NumInstances, engineArgs(o.engine(c, engine.Decode), false))
 	if err != nil {
 		return err
 	}
-	router, err := g.start("router", o.listen, append(
-		[]string{"router", "--drain-timeout=" + o.engine.DrainTimeout.String()},
+	router, err := g.start("router", c.Listen(), append(
+		[]string{"router", "--drain-timeout=" + o.drain.String()},
 		append(urls("--prefill=", prefill), urls("--decode=", decode)...)...))
 	if err != nil {
 		return err

@@ -1,0 +1,80 @@
+package node
+
+import (
+	"fmt"
+	"time"
+
+	"kvferry/config"
+	"kvferry/engine"
+)
+
+// defaultDrain is how long requests may go on after the order to stop.
+const defaultDrain = 30 * time.Second
+
+// EngineConfigOf is an engine's part of resolved settings; an aggregated engine has the prefill
+// engines'. What only a process is told, as its addresses, is as DefaultEngineConfig has it.
+func EngineConfigOf(c config.Config, role engine.Role) EngineConfig {
+	s := c.ContextServers
+	if role == engine.Decode {
+		s = c.GenerationServers
+	}
+	return EngineConfig{
+		Role: role, Model: *s.Model,
+		Listen: "127.0.0.1:0", AgentListen: "127.0.0.1:0",
+		BlockTokens: *s.KVCache.TokensPerBlock, KVDType: *s.KVCache.DType, KVBlocks: *s.KVCache.Blocks,
+		KVManager: *s.KVCache.Manager, BlockReuse: *s.KVCache.EnableBlockReuse,
+		ChunkedPrefill: *s.EnableChunkedPrefill, ChunkTokens: *s.MaxNumTokens,
+		Pipelined:      role == engine.Prefill && *s.Transceiver.EnablePipelinedTransfer,
+		Checksum:       *s.Transceiver.EnableChecksum,
+		TensorParallel: *s.TensorParallelSize, PipelineParallel: *s.PipelineParallelSize,
+		MaxSeqs: *s.MaxBatchSize, MaxWaiting: *s.MaxQueueSize,
+		TransferTimeout: time.Duration(*s.Transceiver.KVTransferTimeoutMS) * time.Millisecond,
+		DrainTimeout:    defaultDrain,
+	}
+}
+
+// settings is the other direction: what an engine is told, as settings.
+func (c EngineConfig) settings() config.Servers {
+	return config.Servers{
+		Model: &c.Model, EnableChunkedPrefill: &c.ChunkedPrefill, MaxNumTokens: &c.ChunkTokens,
+		MaxBatchSize: &c.MaxSeqs, MaxQueueSize: &c.MaxWaiting,
+		TensorParallelSize: &c.TensorParallel, PipelineParallelSize: &c.PipelineParallel,
+		KVCache: config.KVCache{
+			TokensPerBlock: &c.BlockTokens, DType: &c.KVDType, Blocks: &c.KVBlocks,
+			Manager: &c.KVManager, EnableBlockReuse: &c.BlockReuse,
+		},
+		Transceiver: config.Transceiver{
+			EnablePipelinedTransfer: &c.Pipelined, EnableChecksum: &c.Checksum,
+			KVTransferTimeoutMS: new(milliseconds(c.TransferTimeout)),
+		},
+	}
+}
+
+// uses are what settings are for in an engine of each role.
+var uses = map[engine.Role]config.Use{engine.Aggregated: config.Serve, engine.Prefill: config.Prefill, engine.Decode: config.Decode}
+
+// milliseconds rounds up, so that a positive time-out never becomes none.
+func milliseconds(d time.Duration) int {
+	ms := int(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
+
+// Validate reports every setting that is wrong, by its key in a configuration file, before
+// anything is loaded or opened. It is the validation of files and flags (PIPE-24).
+func (c EngineConfig) Validate() error {
+	if c.DrainTimeout < 0 {
+		return fmt.Errorf("drain-timeout: %s: want 0 or more", c.DrainTimeout)
+	}
+	return config.CheckEngine(uses[c.Role], c.settings())
+}
+
+// RouterConfigOf is the router's part of resolved settings.
+func RouterConfigOf(c config.Config) RouterConfig {
+	return RouterConfig{
+		Listen: c.Listen(), Prefill: c.ContextServers.URLs, Decode: c.GenerationServers.URLs,
+		DrainTimeout: defaultDrain,
+	}
+}
