@@ -32,7 +32,7 @@ var commonParams = map[string]param{
 	"frequency_penalty":  onlyNumber(0),
 	"repetition_penalty": onlyNumber(1),
 	"min_p":              onlyNumber(0),
-	"use_beam_search":    onlyFalse,
+	"use_beam_search":    oneBeam,
 
 	"user": ignoredString,
 }
@@ -252,6 +252,15 @@ func onlyFalse(_ *Request, v value) *Error {
 	b, err := v.bool()
 	if err == nil && b {
 		return v.bad("must be false: it is not supported")
+	}
+	return err
+}
+
+// oneBeam refuses beam search, whose beams share blocks in a way that no chunk describes. // PIPE-23
+func oneBeam(_ *Request, v value) *Error {
+	b, err := v.bool()
+	if err == nil && b {
+		return v.bad("must be false: a request has one beam, because KV is handed over in chunks of one sequence")
 	}
 	return err
 }
