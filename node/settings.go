@@ -50,8 +50,16 @@ func (c EngineConfig) settings() config.Servers {
 	}
 }
 
-// uses are what settings are for in an engine of each role.
-var uses = map[engine.Role]config.Use{engine.Aggregated: config.Serve, engine.Prefill: config.Prefill, engine.Decode: config.Decode}
+// UseOf is what settings are for in an engine of that role.
+func UseOf(role engine.Role) config.Use {
+	switch role {
+	case engine.Prefill:
+		return config.Prefill
+	case engine.Decode:
+		return config.Decode
+	}
+	return config.Serve
+}
 
 // milliseconds rounds up, so that a positive time-out never becomes none.
 func milliseconds(d time.Duration) int {
@@ -68,7 +76,7 @@ func (c EngineConfig) Validate() error {
 	if c.DrainTimeout < 0 {
 		return fmt.Errorf("drain-timeout: %s: want 0 or more", c.DrainTimeout)
 	}
-	return config.CheckEngine(uses[c.Role], c.settings())
+	return config.CheckEngine(UseOf(c.Role), c.settings())
 }
 
 // RouterConfigOf is the router's part of resolved settings.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"kvferry/config"
 	"kvferry/engine"
 	"kvferry/node"
 )
@@ -29,11 +28,8 @@ func decodeCommand() *cobra.Command {
 	return cmd
 }
 
-// uses are what settings are for in an engine of each role.
-var uses = map[engine.Role]config.Use{engine.Aggregated: config.Serve, engine.Prefill: config.Prefill, engine.Decode: config.Decode}
-
 func engineCommand(role engine.Role) *cobra.Command {
-	s := settings{use: uses[role]}
+	s := settings{use: node.UseOf(role)}
 	process := node.DefaultEngineConfig() // for what no file says
 	var log logFlags
 	cmd := &cobra.Command{

@@ -159,7 +159,7 @@ generation_servers:
 				t.Errorf("%s: --%s is told: %t", role, f.Name, told)
 			}
 		})
-		child := settings{use: uses[role]}
+		child := settings{use: node.UseOf(role)}
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)
 		f.SetOutput(io.Discard)
 		engineFlags(f, &child.over)
