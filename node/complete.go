@@ -15,12 +15,11 @@ type decoder func(body []byte) (*openai.Request, *openai.Error)
 
 // complete answers a completion or a chat, whole or one leg of it.
 func (e *Engine) complete(w http.ResponseWriter, r *http.Request, decode decoder) {
-	e.active.Add(1)
-	defer e.active.Done()
-	if e.draining.Load() {
+	if !e.enter() {
 		httpapi.WriteError(w, openai.Overloaded(http.StatusServiceUnavailable, "the engine is stopping"))
 		return
 	}
+	defer e.active.Done()
 	body, fail := httpapi.ReadBody(w, r)
 	if fail != nil {
 		httpapi.WriteError(w, fail)

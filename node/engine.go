@@ -33,6 +33,7 @@ type Engine struct {
 	metrics  *telemetry.Engine
 	listener net.Listener
 	server   *http.Server
+	entry    sync.Mutex // held to let a request in, and to let no more in
 	draining atomic.Bool
 	active   sync.WaitGroup // requests that are being answered
 	began    time.Time
@@ -222,10 +223,24 @@ func (e *Engine) Counts() (engine.Counts, error) {
 	return c, err
 }
 
+// enter counts a request in, unless the engine stops. Nobody may come in once Stop waits for
+// those that are in.
+func (e *Engine) enter() bool {
+	e.entry.Lock()
+	defer e.entry.Unlock()
+	if e.draining.Load() {
+		return false
+	}
+	e.active.Add(1)
+	return true
+}
+
 // Stop refuses new requests, lets the running ones end for at most the drain time-out or
 // until ctx ends, and closes everything.
 func (e *Engine) Stop(ctx context.Context) {
+	e.entry.Lock()
 	e.draining.Store(true)
+	e.entry.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.DrainTimeout)
 	defer cancel()
 	done := make(chan struct{})
