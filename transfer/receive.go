@@ -234,10 +234,14 @@ func (r *Receive) verified(ev Verified) {
 	m := r.held[key]
 	delete(r.held, key)
 	switch {
-	case m == nil || r.phase != receivePosted:
+	case m == nil:
+	case r.phase == receiveFailing:
+		r.late(m)
+	case r.phase != receivePosted:
 	case m.Checksum != ev.Sum:
 		r.fail(fmt.Errorf("%w: slice %d of rank %d: %08x was sent and %08x is here",
 			ErrChecksum, ev.Slice, ev.Writer, m.Checksum, ev.Sum))
+		r.late(m) // wrong as it is, its sender is done with it
 	default:
 		r.land(m)
 	}
