@@ -41,7 +41,11 @@ func (e *Engine) youngest() *seq {
 // preempt takes a running request's blocks and compute slot. It goes back to its place in the
 // queue; what it computed stays in the prefix index for as long as nobody needs the room.
 func (e *Engine) preempt(now int64, s *seq) {
-	e.pools.Commit(s.hold, s.stored())
+	if s.state == decoding {
+		e.pools.Commit(s.hold, s.stored())
+	} else {
+		e.pools.Commit(s.hold, s.fill[:s.done]) // it may have drawn tokens before, whose KV is not here again
+	}
 	s.fill = s.req.Tokens
 	if len(s.output) > 0 {
 		s.fill = s.stored()
