@@ -1,0 +1,283 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"kvferry/engine"
+)
+
+// Names are the names of what can be switched on in a generated plan: the faults, and three
+// ways in which the cluster itself is made hard. Reorder gives a link several bulk connections
+// and every message a delay of its own, pressure makes the pools so small that requests wait
+// for each other's blocks, nofence takes the agents' fence away.
+var Names = []string{
+	"cancel", "corrupt", "crash", "delay", "drop", "duplicate", "garble", "lose", "nofence",
+	"partition", "passfail", "pressure", "reorder", "slow", "stall",
+}
+
+// Faults says which names are switched on.
+type Faults map[string]bool
+
+// ParseFaults reads a list of names, or all, or none.
+func ParseFaults(list string) (Faults, error) {
+	f := Faults{}
+	switch list {
+	case "none":
+		return f, nil
+	case "all":
+		list = strings.Join(Names, ",")
+	}
+	for _, name := range strings.Split(list, ",") {
+		if !slices.Contains(Names, name) {
+			return nil, fmt.Errorf("no fault is named %q: want all, none, or some of %s", name, strings.Join(Names, ","))
+		}
+		f[name] = true
+	}
+	return f, nil
+}
+
+// Nodes fixes how many engines of each kind a generated cluster has; 0 leaves it to the seed.
+type Nodes struct{ Prefill, Decode int }
+
+// dice are a seed's draws.
+type dice struct{ *rand.Rand }
+
+// between draws from [lo,hi].
+func (d dice) between(lo, hi int) int { return lo + d.IntN(hi-lo+1) }
+
+func (d dice) spell(lo, hi time.Duration) int64 { return int64(lo) + d.Int64N(int64(hi-lo)+1) }
+
+// one says yes once in n.
+func (d dice) one(n int) bool { return d.IntN(n) == 0 }
+
+func choose[T any](d dice, from ...T) T { return from[d.IntN(len(from))] }
+
+// Generate draws a plan.
+func Generate(seed uint64, on Faults, nodes Nodes) Plan {
+	d := dice{rand.New(rand.NewPCG(seed, 0x6b76666572727921))}
+	p := Plan{Seed: seed}
+	p.Cluster = d.cluster(on, nodes)
+	names := p.Cluster.names()
+	n := d.between(1, 12)
+	for range n {
+		p.Requests = append(p.Requests, d.request(p, names))
+	}
+	d.pools(&p, on["pressure"])
+	if !on["slow"] {
+		// The links are fast enough for all blocks of all requests within the time-out.
+		p.Cluster.BlockTime = max(1, p.Cluster.BlockTime*min(p.Cluster.Timeout/3, p.wire())/p.wire())
+	}
+	for range d.between(0, 4) {
+		if f, ok := d.fault(p, on); ok {
+			p.Faults = append(p.Faults, f)
+		}
+	}
+	return p
+}
+
+func (d dice) cluster(on Faults, nodes Nodes) Cluster {
+	c := Cluster{
+		Prefill: d.between(1, 2), Decode: d.between(1, 2), Whole: d.between(0, 1),
+		BlockTokens: d.between(1, 5), Windows: []int{0}, Layers: d.between(1, 2),
+		Seqs: d.between(12, 14), Queue: 16,
+		Chunk: d.between(1, 9), Pipelined: !d.one(4), Fencing: true,
+		Timeout: d.spell(60*time.Millisecond, 200*time.Millisecond), DeadAfter: int64(50 * time.Millisecond),
+		Latency: d.spell(20*time.Microsecond, time.Millisecond), Jitter: 1000,
+		Lanes: 1, BlockTime: d.spell(10*time.Microsecond, 2*time.Millisecond),
+		Pass: d.spell(200*time.Microsecond, 3*time.Millisecond), PassToken: d.spell(0, 500*time.Microsecond),
+	}
+	if nodes.Prefill > 0 {
+		c.Prefill = nodes.Prefill
+	}
+	if nodes.Decode > 0 {
+		c.Decode = nodes.Decode
+	}
+	for range d.between(0, 2) {
+		c.Windows = append(c.Windows, d.between(1, 12))
+	}
+	if d.one(6) {
+		c.Windows[len(c.Windows)-1] = -1
+	}
+	if d.one(6) {
+		c.Chunk, c.Pipelined = 0, false
+	}
+	d.shape(&c)
+	if on["delay"] && d.one(2) {
+		c.Jitter = d.spell(0, 4*time.Millisecond)
+	}
+	if on["reorder"] && d.one(2) {
+		c.Lanes = d.between(2, 3)
+		c.Jitter = max(c.Jitter, 2*c.Latency)
+	}
+	if on["nofence"] && d.one(4) {
+		c.Fencing = false
+	}
+	if on["pressure"] && d.one(4) {
+		c.Seqs, c.Queue = d.between(1, 3), d.between(1, 8)
+	}
+	return c
+}
+
+// shape draws ranks and managers; half of the clusters have neither.
+func (d dice) shape(c *Cluster) {
+	c.Heads = d.between(1, 2)
+	c.Checksum = d.one(3)
+	if d.one(2) {
+		return
+	}
+	layers := c.Layers * len(c.Windows)
+	c.PrefillTensor, c.DecodeTensor = d.between(1, 2), d.between(1, 2)
+	c.PrefillStages, c.DecodeStages = d.between(1, min(2, layers)), d.between(1, min(2, layers))
+	c.PrefillGrow, c.DecodeGrow = d.one(2), d.one(2)
+	c.PrefillReuse, c.DecodeReuse = d.one(2), d.one(2)
+}
+
+func (d dice) request(p Plan, names []string) Request {
+	c := p.Cluster
+	within := choose(d, time.Millisecond, 20*time.Millisecond)
+	r := Request{
+		At: d.spell(0, within), Prompt: d.between(1, 24), Max: d.between(1, 6),
+		IgnoreEOS: d.one(2),
+		Prefill:   fmt.Sprintf("p%d", d.IntN(c.Prefill)), Decode: fmt.Sprintf("d%d", d.IntN(c.Decode)),
+	}
+	switch d.IntN(4) {
+	case 0:
+		r.Skew = d.spell(-30*time.Millisecond, 30*time.Millisecond)
+	case 1:
+		r.Skew = d.spell(-time.Millisecond, time.Millisecond)
+	}
+	if n := len(p.Requests); n > 0 && d.one(2) {
+		r.Like, r.Alike = d.between(1, n), d.between(1, 24)
+	}
+	if d.one(8) {
+		r.Prefill, r.Decode = "", choose(d, names...)
+	}
+	return r
+}
+
+// pools sizes the pools for all requests at once, or under pressure for little more than the
+// longest.
+func (d dice) pools(p *Plan, pressure bool) {
+	longest, all := 0, 0
+	for _, r := range p.Requests {
+		n := ceilDiv(r.Prompt+r.Max, p.Cluster.BlockTokens)
+		longest, all = max(longest, n), all+n+1
+	}
+	size := func() int {
+		if pressure && d.one(2) {
+			return longest + d.IntN(longest+1)
+		}
+		return all + 2
+	}
+	p.Cluster.PrefillBlocks, p.Cluster.DecodeBlocks = max(probeBlocks, size()), max(probeBlocks, size())
+}
+
+// fault draws one fault of those that are switched on.
+func (d dice) fault(p Plan, on Faults) (Fault, bool) {
+	var kinds, garble []Kind
+	if p.Cluster.Checksum {
+		garble = []Kind{Garble} // nothing else could see it
+	}
+	for _, k := range []struct {
+		name  string
+		kinds []Kind
+	}{
+		{"cancel", []Kind{Cancel, Cancel}},
+		{"corrupt", []Kind{Corrupt}},
+		{"crash", []Kind{Crash}},
+		{"delay", []Kind{Delay}},
+		{"drop", []Kind{Drop}},
+		{"duplicate", []Kind{Duplicate}},
+		{"garble", garble},
+		{"lose", []Kind{Lose}},
+		{"partition", []Kind{Partition}},
+		{"passfail", []Kind{PassFail}},
+		{"slow", []Kind{Slow}},
+		{"stall", []Kind{Stall, Freeze}},
+	} {
+		if on[k.name] {
+			kinds = append(kinds, k.kinds...)
+		}
+	}
+	if len(kinds) == 0 {
+		return Fault{}, false
+	}
+	f := Fault{Kind: choose(d, kinds...)}
+	d.trigger(p, &f)
+	d.target(p, &f)
+	return f, true
+}
+
+// trigger draws what sets a fault off: mostly a point that a request passes, for that is where
+// the races are.
+func (d dice) trigger(p Plan, f *Fault) {
+	f.Request = d.between(1, len(p.Requests))
+	switch {
+	case f.Kind == Garble:
+		f.On = AtRead
+	case f.Kind.isInline():
+		points := []Point{AtRegister, AtWithdraw, AtProgress, AtEnding}
+		if f.Kind == Duplicate {
+			points = append(points, AtResult, AtResult, AtResult)
+		}
+		if f.Kind == Corrupt {
+			points = []Point{AtRegister, AtResult}
+		}
+		f.On = choose(d, points...)
+	case d.one(6):
+		f.At = d.spell(0, 50*time.Millisecond)
+		return
+	default:
+		f.On = choose(d, AtSubmit, AtRegister, AtPass, AtComputed, AtCopy, AtRead, AtLand, AtResult,
+			AtAcked, AtRevoke, AtRevoked, AtToken, AtFinish)
+		f.After = choose(d, 0, 0, d.spell(0, 100*time.Microsecond), d.spell(0, 3*time.Millisecond))
+	}
+	f.Nth = choose(d, 1, 1, 2, d.between(1, 6))
+}
+
+// target draws whom a fault strikes and for how long; mostly those that serve the request which
+// sets it off.
+func (d dice) target(p Plan, f *Fault) {
+	r := p.Requests[f.Request-1]
+	prefill, decode := r.Prefill, r.Decode
+	if prefill == "" || d.one(4) {
+		prefill, decode = fmt.Sprintf("p%d", d.IntN(p.Cluster.Prefill)), fmt.Sprintf("d%d", d.IntN(p.Cluster.Decode))
+	}
+	timeout := time.Duration(p.Cluster.Timeout)
+	switch f.Kind {
+	case Cancel:
+		f.Leg = choose(d, "", "", "prefill", "decode")
+	case Crash:
+		f.Node, f.Host = choose(d, prefill, decode), d.one(4)
+		f.For = choose(d, 0, d.spell(0, 2*time.Millisecond), d.spell(0, timeout))
+	case Stall, Freeze:
+		f.Node = choose(d, prefill, decode)
+		f.For = choose(d, d.spell(0, 5*time.Millisecond), d.spell(0, 2*timeout))
+	case PassFail:
+		f.Node = choose(d, prefill, prefill, decode)
+	case Partition, Drop, Slow:
+		f.Node, f.Peer = prefill, decode
+		f.For = choose(d, d.spell(0, 5*time.Millisecond), d.spell(0, 2*timeout))
+		f.By = 1 << d.between(1, 8)
+	case Delay, Duplicate:
+		f.For = choose(d, d.spell(0, time.Millisecond), d.spell(0, 20*time.Millisecond), d.spell(0, 2*timeout))
+	case Corrupt:
+		f.Field = choose(d, Fields[f.On]...)
+		if f.Field == "early" && (!p.Cluster.Fencing || p.Cluster.parallel(engine.Prefill).Ranks() > 1) {
+			f.Field = "short" // nothing could see through the lie, for the aux may be there
+		}
+	}
+	if f.Kind != Cancel && f.On == "" {
+		f.Request = 0
+	}
+	if f.Kind != Slow {
+		f.By = 0
+	}
+	if f.Kind == Drop {
+		f.For = 0
+	}
+}

@@ -1,0 +1,158 @@
+package sim
+
+import "slices"
+
+// table declares the transitions of each machine: where it stands, and what each event makes
+// of that. An event that is not named for a phase changes nothing there.
+var table = []struct {
+	machine, from string
+	on            map[string][]string
+}{
+	{sendMachine, nowhere, map[string][]string{
+		"made": {"waiting"},
+	}},
+	// Nothing computed that could leave, and nobody to take it.
+	{sendMachine, "waiting", map[string][]string{
+		"pass":        {"waiting"},
+		"chunk":       {"waiting", "held"},
+		"last chunk":  {"offered"},
+		"pass failed": {"released"},
+		"register":    {"registered", "draining", "released"}, // it fits, or does not
+		"taken back":  {"waiting"},
+		"cancel":      {"draining", "released"},
+	}},
+	{sendMachine, "registered", map[string][]string{
+		"pass":        {"registered"},
+		"chunk":       {"registered", "flowing"},
+		"last chunk":  {"finishing"},
+		"pass failed": {"released"},
+		"register":    {"registered"}, // a duplicate
+		"withdraw":    {"draining", "released"},
+		"peer lost":   {"draining", "released"},
+		"taken back":  {"registered"},
+		"cancel":      {"draining", "released"},
+		"timer":       {"registered"}, // progress
+	}},
+	// Slices are due, and nobody to take them.
+	{sendMachine, "held", map[string][]string{
+		"pass":        {"held"},
+		"chunk":       {"held"},
+		"last chunk":  {"offered"},
+		"pass failed": {"released"},
+		"register":    {"flowing", "draining"},
+		"taken back":  {"waiting"},
+		"cancel":      {"draining"},
+	}},
+	{sendMachine, "flowing", map[string][]string{
+		"pass":        {"flowing"},
+		"chunk":       {"flowing"},
+		"last chunk":  {"finishing"},
+		"pass failed": {"draining", "released"},
+		"copied":      {"flowing"},
+		"copy failed": {"draining"},
+		"register":    {"flowing"},
+		"withdraw":    {"draining"},
+		"peer lost":   {"draining"},
+		"taken back":  {"flowing"},
+		"cancel":      {"draining"},
+		"timer":       {"flowing"},
+	}},
+	// Everything is computed.
+	{sendMachine, "offered", map[string][]string{
+		"register":   {"finishing", "released"},
+		"taken back": {"evicted"},
+		"cancel":     {"released"},
+		"timer":      {"released"},
+	}},
+	// Everything was computed, nobody had registered, and the blocks are taken back.
+	{sendMachine, "evicted", map[string][]string{
+		"register": {"registered", "released"},
+		"cancel":   {"released"},
+		"timer":    {"released"},
+	}},
+	{sendMachine, "finishing", map[string][]string{
+		"copied":      {"finishing", "released"},
+		"copy failed": {"draining complete", "released"},
+		"register":    {"finishing"},
+		"withdraw":    {"draining complete"},
+		"peer lost":   {"draining complete"},
+		"cancel":      {"draining complete"},
+		"timer":       {"draining complete"},
+	}},
+	// The session has failed, and something still reads or writes the blocks.
+	{sendMachine, "draining", map[string][]string{
+		"chunk":       {"draining", "released"},
+		"last chunk":  {"draining", "draining complete", "released"},
+		"pass failed": {"draining", "released"},
+		"copied":      {"draining", "released"},
+		"copy failed": {"draining", "released"},
+		"register":    {"draining"}, // refused
+		"withdraw":    {"draining"},
+		"cancel":      {"draining"},
+	}},
+	{sendMachine, "draining complete", map[string][]string{
+		"copied":      {"draining complete", "released"},
+		"copy failed": {"draining complete", "released"},
+		"withdraw":    {"draining complete"},
+		"cancel":      {"draining complete"},
+	}},
+
+	{receiveMachine, nowhere, map[string][]string{"made": {"connecting"}}},
+	{receiveMachine, "connecting", map[string][]string{
+		"peer up":     {"posted"},
+		"unreachable": {"ended"},
+		"timer":       {"ended"},
+		"cancel":      {"ended"},
+	}},
+	{receiveMachine, "posted", map[string][]string{
+		"result":    {"posted", "closing", "failing"}, // failing: no correct peer sent it
+		"verified":  {"posted", "closing", "failing"},
+		"progress":  {"posted"},
+		"failure":   {"failing"},
+		"end":       {"failing"},
+		"peer lost": {"failing"},
+		"timer":     {"failing"},
+		"cancel":    {"failing"},
+	}},
+	{receiveMachine, "closing", map[string][]string{
+		"revoked": {"ended"},
+		"cancel":  {"failing"},
+	}},
+	{receiveMachine, "failing", map[string][]string{
+		"revoked": {"ended", "quarantined"},
+		"result":  {"failing"},
+		"failure": {"failing"},
+		"end":     {"failing"},
+		"cancel":  {"failing"},
+	}},
+	{receiveMachine, "quarantined", map[string][]string{
+		"result":    {"quarantined", "ended"},
+		"failure":   {"quarantined"},
+		"end":       {"ended"},
+		"peer lost": {"ended"},
+		"cancel":    {"quarantined"},
+	}},
+
+	{requestMachine, nowhere, map[string][]string{"": {"waiting", "prefilling", "receiving"}}},
+	{requestMachine, "waiting", map[string][]string{"": {"prefilling", "receiving", "gone"}}},
+	{requestMachine, "receiving", map[string][]string{"": {"decoding", "waiting", "ended", "gone"}}},
+	{requestMachine, "prefilling", map[string][]string{"": {"decoding", "computed", "evicted", "waiting", "ended", "gone"}}},
+	{requestMachine, "computed", map[string][]string{"": {"evicted", "ended", "gone"}}},
+	{requestMachine, "evicted", map[string][]string{"": {"waiting", "prefilling", "gone"}}},
+	{requestMachine, "decoding", map[string][]string{"": {"waiting", "ended", "gone"}}},
+	{requestMachine, "ended", map[string][]string{"": {"gone"}}},
+}
+
+// Transitions are all the declared transitions.
+func Transitions() []Transition {
+	var out []Transition
+	for _, row := range table {
+		for event, tos := range row.on {
+			for _, to := range tos {
+				out = append(out, Transition{row.machine, row.from, event, to})
+			}
+		}
+	}
+	slices.SortFunc(out, Transition.compare)
+	return out
+}
