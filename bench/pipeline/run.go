@@ -20,6 +20,14 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer b.stop()
+	rep, err := measure(ctx, o, b)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // whatever it was that broke off
+	}
+	return rep, err
+}
+
+func measure(ctx context.Context, o Options, b *bed) (*Report, error) {
 	model, err := onlyModel(ctx, b.decode.Addr())
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure transfers, or any server that speaks OpenAI's API"}
-	cmd.AddCommand(benchPipelineCommand())
+	cmd.AddCommand(benchPipelineCommand(), benchServeCommand())
 	return cmd
 }
 
