@@ -55,21 +55,40 @@ func TestExposed(t *testing.T) {
 	}
 }
 
-// TestReference: the reference runner is measured by the same means, and links are derived
-// from how fast it computes.
+// TestReference: the reference runner is measured by the same means.
 //
 // req: PIPE-27
 func TestReference(t *testing.T) {
 	o := DefaultOptions()
-	o.PromptTokens, o.Chunks, o.Rounds = 32, []int{2}, 1
+	o.PromptTokens, o.Chunks, o.Rounds, o.Bandwidths = 32, []int{2}, 1, []int64{10e6}
 	rep, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rep.Rows) != 6 || rep.Model != node.EmbeddedModel || rep.KVBytes == 0 || rep.KVRate <= 0 {
+	if len(rep.Rows) != 2 || rep.Model != node.EmbeddedModel || rep.KVBytes == 0 || rep.Rows[1].Slices != 2 {
 		t.Fatalf("%+v", rep)
 	}
-	if slow, quick := rep.Rows[0], rep.Rows[4]; slow.Bandwidth*8 > quick.Bandwidth+8 || slow.Bandwidth < 1 || slow.Transfer < quick.Transfer {
+}
+
+// TestLinks: without bandwidths the links follow from how fast KV is computed, and one of them
+// is too slow for it.
+func TestLinks(t *testing.T) {
+	o := DefaultOptions()
+	o.Engine.Model = "emulated:test"
+	o.PromptTokens, o.Chunks, o.Rounds = 256, []int{1}, 1
+	rep, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Rows) != 6 || rep.KVRate <= 0 {
+		t.Fatalf("%+v", rep)
+	}
+	for i, times := range []float64{0.5, 1.5, 4} {
+		if got := float64(rep.Rows[2*i].Bandwidth) / rep.KVRate; got < times*0.99 || got > times*1.01 {
+			t.Errorf("link %d carries %v times what is computed, want %v", i, got, times)
+		}
+	}
+	if slow, quick := rep.Rows[0], rep.Rows[4]; slow.Hideable || slow.Transfer < quick.Transfer {
 		t.Errorf("slow link: %+v\nquick link: %+v", slow, quick)
 	}
 }
