@@ -27,10 +27,6 @@ func (e *enc) bool(v bool) {
 	}
 }
 
-func (e *enc) bytes(v []byte) {
-	e.u32(uint32(len(v)))
-	e.b = append(e.b, v...)
-}
 func (e *enc) string(v string) {
 	e.u32(uint32(len(v)))
 	e.b = append(e.b, v...)
