@@ -1,6 +1,7 @@
 package agenttest
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -30,6 +31,29 @@ func noticesInOrder(s *suite) {
 				}
 			}
 		}
+	}
+}
+
+// A write's notice and its Done wait for the write's last byte.
+//
+// req: PIPE-13
+func noticeWaitsForTheLastByte(s *suite) {
+	g := fault.NewGate()
+	a, b := s.pair(Options{Gate: g})
+	noise(a.pool, 1)
+	b.Grant(1, a.life(), blocksOf([]int32{3}))
+	g.Allow(block - 1) // the frame's header takes some of it
+	a.Write(s.transfer(b, 1, []int32{0}, []int32{3}, "landed"))
+	s.arrives(g, b, 3)
+	quiet[agent.Notice](b, a)
+	quiet[agent.Done](a, b)
+	g.Open()
+	await(b, every[agent.Notice])
+	if !bytes.Equal(a.block(0), b.block(3)) {
+		s.Error("the notice came before the last byte")
+	}
+	if err := a.done(s.ids); err != nil {
+		s.Error(err)
 	}
 }
 

@@ -30,14 +30,20 @@ type Make func(t testing.TB, o Options) agent.Agent
 // Run runs the suite, but for the cases named, with pools in mapped memory, as in real life,
 // and on the Go heap, where the race detector sees them.
 func Run(t *testing.T, newAgent Make, but ...string) {
-	for _, heap := range []bool{false, true} {
-		t.Run(pool(heap), func(t *testing.T) {
-			for _, c := range casesBut(but) {
-				t.Run(c.name, func(t *testing.T) {
-					s := &suite{T: t, newAgent: newAgent, heap: heap}
-					s.withoutLeak(c.run)
-				})
-			}
+	t.Run("mapped", func(t *testing.T) { run(t, newAgent, false, but) })
+	RunOnHeap(t, newAgent, but...)
+}
+
+// RunOnHeap runs the suite, but for the cases named, with pools on the Go heap alone.
+func RunOnHeap(t *testing.T, newAgent Make, but ...string) {
+	t.Run("heap", func(t *testing.T) { run(t, newAgent, true, but) })
+}
+
+func run(t *testing.T, newAgent Make, heap bool, but []string) {
+	for _, c := range casesBut(but) {
+		t.Run(c.name, func(t *testing.T) {
+			s := &suite{T: t, newAgent: newAgent, heap: heap}
+			s.withoutLeak(c.run)
 		})
 	}
 }
@@ -52,13 +58,6 @@ func RunInBubble(t *testing.T, newAgent func() Make, but ...string) {
 			})
 		})
 	}
-}
-
-func pool(heap bool) string {
-	if heap {
-		return "heap"
-	}
-	return "mapped"
 }
 
 func casesBut(names []string) []testCase {
@@ -83,6 +82,7 @@ var cases = []testCase{
 	{"read of what is not there", readOfWhatIsNotThere},
 	{"bad lists", badLists},
 	{"refused", refused},
+	{"notice waits for the last byte", noticeWaitsForTheLastByte},
 	{"notices in order", noticesInOrder},
 	{"notify passes bulk", notifyPassesBulk},
 	{"notice is copied", noticeIsCopied},

@@ -106,6 +106,9 @@ func (a *Agent) welcomeControl(ctx context.Context, c *shake, b []byte) error {
 	if err != nil {
 		return err
 	}
+	if hello.Life == a.hello.Life {
+		return agent.ErrSelf // an agent that dialled itself would not claim
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s, err := a.peers.takeFor(ctx, a.hello.Life, hello.Life, cancel)

@@ -27,11 +27,11 @@ func TestConformance(t *testing.T) { agenttest.Run(t, newAgent(1)) }
 
 // Several connections compete for one gate, so who passes it is chance.
 func TestConformanceOfManyBulkConnections(t *testing.T) {
-	agenttest.Run(t, newAgent(3), "short write is not held up")
+	agenttest.RunOnHeap(t, newAgent(3), "short write is not held up")
 }
 
 func TestConformanceUnderTheDecorator(t *testing.T) {
-	agenttest.Run(t, func(t testing.TB, o agenttest.Options) agent.Agent {
+	agenttest.RunOnHeap(t, func(t testing.TB, o agenttest.Options) agent.Agent {
 		return fault.New(newAgent(1)(t, o), fault.Options{})
 	}, "short write is not held up") // the decorator's link is one for all
 }

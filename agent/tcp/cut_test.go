@@ -45,6 +45,24 @@ func TestBulkConnectionBreaks(t *testing.T) {
 	}
 }
 
+// Whoever connects again while the old connection is still ending gets a new one, not the news
+// that the old one is up.
+func TestConnectWhileTheOldOneEnds(t *testing.T) {
+	g := fault.NewGate()
+	a, b := couple(t, tcp.Options{Conn: g.All, Log: quietLog})
+	g.Allow(0)
+	a.Notify(wire.Life{2}, []byte("held"))
+	<-g.Held() // so that the last words are held too
+	a.Drop(wire.Life{2}, nil)
+	a.Connect(b.Addr())
+	if e, ok := (<-a.Events()).(agent.PeerLost); !ok {
+		t.Errorf("%v came first", e)
+	}
+	if e, ok := (<-a.Events()).(agent.PeerUp); !ok {
+		t.Errorf("%v came then", e)
+	}
+}
+
 // When nothing gets through in one direction any more, both sides lose the peer in time: one
 // hears nothing, and tells the other or falls silent itself.
 //

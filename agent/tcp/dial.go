@@ -120,6 +120,9 @@ func (a *Agent) sayHello(c *shake) (wire.Hello, error) {
 	if refuse != nil {
 		_ = c.put(wire.FrameRefuse, refuse) // the other end found out by itself, or hears it now
 	}
+	if err == nil && h.Life == a.hello.Life {
+		err = agent.ErrSelf
+	}
 	return h, err
 }
 

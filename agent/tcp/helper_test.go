@@ -36,11 +36,16 @@ func (l *logs) Write(b []byte) (int, error) {
 // await waits until a text is logged.
 func (l *logs) await(t testing.TB, text string) {
 	t.Helper()
+	l.awaitTimes(t, text, 1)
+}
+
+func (l *logs) awaitTimes(t testing.TB, text string, n int) {
+	t.Helper()
 	for deadline := time.Now().Add(patience); ; runtime.Gosched() {
 		l.mu.Lock()
 		all := l.b.String()
 		l.mu.Unlock()
-		if strings.Contains(all, text) {
+		if strings.Count(all, text) >= n {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kvferry/agent"
+	"kvferry/agent/fault"
 	"kvferry/agent/tcp"
 	"kvferry/wire"
 )
@@ -129,6 +130,33 @@ func TestRefusedInTheMiddle(t *testing.T) {
 	a.Write(transfer(2, 2, 1, ""))
 	if n := <-parts; n < 1 || n >= size/frame {
 		t.Errorf("%d parts of a refused write were sent, of %d", n, size/frame)
+	}
+}
+
+// A refusal that comes while the kernel still takes a frame from our blocks does not end the
+// write before it has them all: until Done the blocks are not the caller's.
+func TestDoneWaitsForTheBlocks(t *testing.T) {
+	g := fault.NewGate()
+	a, _ := running(t, tcp.Options{Conn: g.Bulk})
+	p := pose(t, a, 2)
+	await[agent.PeerUp](t, a)
+	g.Allow(10000)
+	a.Write(transfer(1, 2, size, "never"))
+	w, err := wire.DecodeWrite(p.bulk.hear(wire.FrameWrite))
+	must(t, err)
+	<-g.Held()
+	p.control.say(
+		wire.Pack(wire.FrameAck, wire.Ack{Transfer: w.Transfer, Refused: true, Reason: "not now"}),
+		wire.Pack(wire.FrameAck, wire.Ack{Transfer: w.Transfer, Refused: true, Reason: "again"}),
+		wire.Pack(wire.FrameNotice, wire.Raw("after it")))
+	if e, ok := (<-a.Events()).(agent.Notice); !ok {
+		t.Fatalf("%v came before the frame was sent", e)
+	}
+	g.Open()
+	_, err = io.CopyN(io.Discard, p.bulk, int64(wire.Sum(w.Ranges)))
+	must(t, err)
+	if d := await[agent.Done](t, a); !errors.Is(d.Err, agent.ErrRefused) || !strings.Contains(d.Err.Error(), "not now") {
+		t.Errorf("%+v", d)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 
-	"kvferry/agent"
 	"kvferry/wire"
 )
 
@@ -106,9 +105,6 @@ func (a *Agent) judge(b []byte) (wire.Hello, *wire.Refuse, error) {
 	h, err := wire.DecodeHello(b)
 	if err == nil {
 		err = a.hello.Identity.Check(h.Identity)
-	}
-	if err == nil && h.Life == a.hello.Life {
-		err = agent.ErrSelf
 	}
 	if err == nil {
 		return h, nil, nil
