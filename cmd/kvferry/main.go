@@ -18,7 +18,7 @@ func main() {
 	}
 	root.AddCommand(
 		upCommand(), routerCommand(), prefillCommand(), decodeCommand(), serveCommand(),
-		askCommand(), checkCommand(), benchCommand(), versionCommand(),
+		askCommand(), checkCommand(), benchCommand(), simCommand(), versionCommand(),
 	)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "kvferry:", err)
