@@ -47,7 +47,9 @@ type Capabilities struct {
 	// OneSidedRead: Read likewise.
 	OneSidedRead bool
 	// Fencing: Revoke refuses late writes. Without it a revoked receive's blocks must be
-	// quarantined.
+	// quarantined, and Write and Notify must speak on the connection whose PeerUp was taken
+	// from Events last: an owner that has not taken a PeerLost yet would write over a newer
+	// connection what was agreed on the old one, and nothing could refuse it.
 	Fencing bool
 }
 
