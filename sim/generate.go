@@ -71,7 +71,7 @@ func Generate(seed uint64, on Faults, nodes Nodes) Plan {
 		// The links are fast enough for all blocks of all requests within the time-out.
 		p.Cluster.BlockTime = max(1, p.Cluster.BlockTime*min(p.Cluster.Timeout/3, p.wire())/p.wire())
 	}
-	for range d.between(0, 4) {
+	for range d.between(0, 6) {
 		if f, ok := d.fault(p, on); ok {
 			p.Faults = append(p.Faults, f)
 		}
