@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+// readReasons reads why a survivor is no loss, by file, condition and change.
+func readReasons(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for i, line := range strings.Split(string(text), "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		parts := strings.Split(line, " ¦ ")
+		if len(parts) != 4 {
+			return nil, fmt.Errorf("%s:%d: want file ¦ condition ¦ change ¦ reason", path, i+1)
+		}
+		out[strings.Join(parts[:3], " ¦ ")] = parts[3]
+	}
+	return out, nil
+}
+
+func (m mutant) key() string { return m.file + " ¦ " + m.condition + " ¦ " + m.change }
+
+// table is what is written down.
+func table(mutants []mutant, reasons map[string]string, pkg string, seeds int) string {
+	files := []string{}
+	count := map[string]map[verdict]int{}
+	total := map[verdict]int{}
+	for _, m := range mutants {
+		if count[m.file] == nil {
+			count[m.file] = map[verdict]int{}
+			files = append(files, m.file)
+		}
+		count[m.file][m.verdict]++
+		total[m.verdict]++
+	}
+	slices.Sort(files)
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Mutations of package %s\n\n", pkg)
+	fmt.Fprintf(&b, "Written by `go run ./sim/mutate`. Each guard of the package (the condition of every `if`, every case of a\n")
+	fmt.Fprintf(&b, "`switch` without a value) is inverted, removed, and stripped of each operand of its `&&` and `||`, one change\n")
+	fmt.Fprintf(&b, "at a time. A change is caught if the package's own tests fail, or else %d seeds of the simulator.\n\n", seeds)
+	caught, all := total[byTests]+total[bySeeds], len(mutants)-total[notViable]
+	fmt.Fprintf(&b, "**%d of %d changes are caught: %.1f %%.** %d more do not compile.\n\n", caught, all, 100*float64(caught)/float64(all), total[notViable])
+	b.WriteString("| file | changes | by the tests | by the seeds | survived |\n| --- | --- | --- | --- | --- |\n")
+	for _, f := range files {
+		c := count[f]
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d |\n", f, c[byTests]+c[bySeeds]+c[survived], c[byTests], c[bySeeds], c[survived])
+	}
+	fmt.Fprintf(&b, "| all | %d | %d | %d | %d |\n", all, total[byTests], total[bySeeds], total[survived])
+	b.WriteString("\n## Survivors\n\n| where | guard | change | why |\n| --- | --- | --- | --- |\n")
+	for _, m := range mutants {
+		if m.verdict == survived {
+			fmt.Fprintf(&b, "| %s:%d | `%s` | %s | %s |\n", m.file, m.line, cell(m.condition), cell(m.change), cell(reasons[m.key()]))
+		}
+	}
+	return b.String()
+}
+
+// cell is text that a table can hold.
+func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
