@@ -73,7 +73,7 @@ func validHost(s string) bool {
 			return false
 		}
 	}
-	return s != "" && len(s) <= 253 && strings.Count(s, ":") != 1
+	return s != "" && strings.Count(s, ":") != 1
 }
 
 func validPort(s string) bool {

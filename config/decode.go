@@ -91,9 +91,7 @@ func (d *decoder) value(n ast.Node, path string, into reflect.Value) {
 	if !ok {
 		return
 	}
-	if n.Type() != ast.LiteralType { // whose token is the mark before the text
-		d.places[path] = placeOf(n)
-	}
+	d.places[path] = placeOf(n)
 	if into.Kind() == reflect.Slice {
 		d.list(n, path, into)
 		return

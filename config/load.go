@@ -146,7 +146,6 @@ func (o Overrides) apply(p *parsed, u Use) map[string]string {
 	for _, s := range p.config.sides() {
 		if flags[s.path+".urls"] != "" {
 			s.NumInstances = nil // the file's, which was about the file's addresses
-			p.forget(s.path + ".num_instances")
 		}
 	}
 	return flags
@@ -179,7 +178,7 @@ func consequent(faults, form []Finding) []Finding {
 	for _, f := range faults {
 		follows := false
 		for _, b := range form {
-			follows = follows || b.Path == "" || within(f.Path, b.Path) || within(b.Path, f.Path)
+			follows = follows || within(f.Path, b.Path)
 		}
 		if !follows {
 			out = append(out, f)

@@ -13,7 +13,7 @@ import (
 // nothing new. The error is an *Error with every fault; c itself is left as it is.
 func Resolve(c Config) (resolved Config, warnings []Finding, err error) {
 	resolved, warnings, faults := resolve(c)
-	return resolved, warnings, faulty("", faults)
+	return resolved, warnings, faulty("", firstOfKey(faults))
 }
 
 func resolve(c Config) (resolved Config, warnings, faults []Finding) {
@@ -33,7 +33,7 @@ func resolve(c Config) (resolved Config, warnings, faults []Finding) {
 	for _, rule := range rules {
 		faults = append(faults, rule(c)...)
 	}
-	return c, append(warnings, senderDecides(c)...), firstOfKey(faults)
+	return c, append(warnings, senderDecides(c)...), faults
 }
 
 // Default is the configuration that asks for nothing.

@@ -31,6 +31,9 @@ func TestResolveIsIdempotent(t *testing.T) {
 		if fmt.Sprint(err) != fmt.Sprint(errAgain) {
 			t.Fatalf("first %v, again %v", err, errAgain)
 		}
+		if all := paths(err); len(all) != len(slices.Compact(slices.Clone(all))) {
+			t.Fatalf("a key has two faults: %v", err)
+		}
 		for _, w := range warnings {
 			if strings.HasSuffix(w.Path, runtimeKey) {
 				t.Fatalf("what is resolved warns of its runtime: %v", w)

@@ -52,9 +52,6 @@ func suggestWord(got string, words []string) string {
 // nearest is the word that a typing mistake may have made into got, or none.
 func nearest(got string, words []string) string {
 	best, most := "", max(1, min(3, len(got)/3))
-	if len(got) > 64 {
-		return "" // no typing mistake of ours
-	}
 	for _, w := range words {
 		if d := distance(fold(got), fold(w)); d <= most {
 			best, most = w, d-1
