@@ -239,7 +239,7 @@ func TestCheckEngine(t *testing.T) {
 			t.Error(err)
 		}
 		s.MaxNumTokens = new(0)
-		s.Transceiver.KVCacheBounceSizeMB = new(1)
+		s.Transceiver.KVCacheBounceSizeMB, s.Transceiver.EnablePipelinedTransfer = new(1), new(true) // wrong in two ways
 		section := u.sections()[0] + "."
 		want := []string{section + bounceKey, section + "max_num_tokens"}
 		if got := paths(CheckEngine(u, s)); !slices.Equal(got, want) {
