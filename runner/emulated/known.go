@@ -9,9 +9,8 @@ type known struct {
 	token  []int32 // likewise
 }
 
-// knownBlock: rows [from,to) of logical block number are known, after the link before.
+// knownBlock: rows [from,to) are known, the first of them after the link before.
 type knownBlock struct {
-	number   int
 	before   link
 	from, to int
 }
@@ -29,9 +28,6 @@ func (k *known) at(block int) ([]link, []int32) {
 	return k.links[i : i+k.tokens], k.token[i : i+k.tokens]
 }
 
-// forget drops what is remembered of a block.
-func (k *known) forget(block int) { k.blocks[block] = knownBlock{} }
-
 // span is the rows of a block that a pass sees, and the link before the first of them if
 // that is known, as it is for row 0 of every block but the first that a window reaches.
 type span struct {
@@ -42,11 +38,12 @@ type span struct {
 }
 
 // covers says up to which row a block is known from the span's first row on, as part of the
-// same chain; 0 is nothing.
+// same chain; 0 is nothing. A link stands for its position too, so the block's place in its
+// sequence need not be compared.
 func (k *known) covers(block int, s span) int {
 	b := k.blocks[block]
 	switch {
-	case b.to <= s.from || b.from > s.from || b.number != s.number:
+	case b.to <= s.from || b.from > s.from:
 		return 0
 	case s.linked && b.before != s.before:
 		return 0

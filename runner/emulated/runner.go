@@ -164,12 +164,12 @@ func (g *group) write(w *runner.Work, before link) {
 	}
 }
 
-// written remembers rows that were just written. They go on from rows that were verified in
-// the same pass, or begin the block.
+// written remembers rows that were just written. They begin the block, or go on from rows
+// that were verified in the same pass.
 func (g *group) written(block int, s span) {
 	b := &g.blocks[block]
-	if s.from == 0 || b.to != s.from || b.number != s.number {
-		*b = knownBlock{number: s.number, before: s.before, from: s.from}
+	if s.from == 0 {
+		*b = knownBlock{before: s.before}
 	}
 	b.to = s.to
 }

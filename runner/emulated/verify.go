@@ -85,14 +85,13 @@ func (g *group) verifyBlock(block int, s span, pass uint64) error {
 		to = 0
 	}
 	if to == 0 {
-		g.blocks[block] = knownBlock{number: s.number, before: s.before, from: s.from, to: s.from}
+		g.blocks[block] = knownBlock{before: s.before, from: s.from, to: s.from}
 		to = s.from
 	}
 	if to == s.to {
 		return nil
 	}
 	if err := g.readRows(block, s, to); err != nil {
-		g.forget(block)
 		return err
 	}
 	g.blocks[block].to = s.to

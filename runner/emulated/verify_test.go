@@ -150,6 +150,9 @@ func TestWrongBlockIsFound(t *testing.T) {
 					damage(d, g, src[g])
 					_, err := d.pass(src, n, []int32{1})
 					var wrong *MismatchError
+					if errors.As(err, &wrong) && what == "nobody's" && wrong.Why != "not a row of this model" {
+						t.Errorf("nobody's block: %v", err)
+					}
 					if !errors.As(err, &wrong) || wrong.Group != g {
 						if what == "half of one" && run == 1 {
 							continue // a part of a known block is found in its turn
@@ -174,6 +177,82 @@ func TestGroupsMustAgree(t *testing.T) {
 	_, err := d.pass([]kvcache.BlockTable{one[0], two[1]}, n, []int32{1})
 	if wrong := new(MismatchError); !errors.As(err, &wrong) || wrong.Group != 1 {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestBlockOfAnother: a block that is known as right, but of another sequence, is wrong in this
+// one's table.
+func TestBlockOfAnother(t *testing.T) {
+	both(t, func(t *testing.T, name string) {
+		const n = 5 * tpb
+		d := start(t, name, 32)
+		one, two := d.tables(0, n+1), d.tables(16, n+1)
+		d.mustPass(t, one, 0, prompt(1, n))
+		d.mustPass(t, two, 0, prompt(2, n))
+		for g := range one {
+			for i := range one[g].Blocks[:5] {
+				mixed := slices.Clone(one)
+				mixed[g].Blocks = slices.Clone(one[g].Blocks)
+				mixed[g].Blocks[i] = two[g].Blocks[i]
+				_, err := d.pass(mixed, n, []int32{1})
+				visible := (i+1)*tpb > visibleFrom(n, d.layout.Groups[g].Window)
+				if wrong := new(MismatchError); errors.As(err, &wrong) != visible {
+					t.Errorf("group %d, block %d: %v", g, i, err)
+				}
+			}
+		}
+	})
+}
+
+// TestKnownInPart: of a block that a window cut through, only the rows that were seen are
+// known, and a sequence that sees more of it has the rest read.
+func TestKnownInPart(t *testing.T) {
+	const n = 60
+	d := start(t, "test-window", 16)
+	tables := d.tables(0, n+1)
+	tokens := prompt(1, n)
+	d.mustPass(t, tables, 0, tokens)
+	clear(d.groups[1].blocks) // as if all of it had just arrived
+	d.mustPass(t, tables, n, []int32{1})
+	first := visibleFrom(n, 40)
+	if first%tpb < 2 {
+		t.Fatalf("position %d is not within a block", first)
+	}
+	at := d.layout.HeadOffset(3, 0, 0) + (first-1)%tpb*d.layout.HeadDim*2
+	d.block(1, tables[1].Block(first/tpb))[at] ^= 1
+	d.mustPass(t, tables, n, []int32{1})
+	if _, err := d.pass(tables, n-1, []int32{1}); err == nil {
+		t.Error("a wrong row that was not seen before was not found")
+	}
+}
+
+// TestReadOnce: what was written or read once is known.
+func TestReadOnce(t *testing.T) {
+	const n = 21
+	p, d := start(t, "test", 8), start(t, "test", 8)
+	tables := p.tables(0, n+1)
+	known := func(m machine) (rows []int) {
+		s := span{to: tpb, before: m.root, linked: true}
+		for _, b := range tables[0].Blocks {
+			rows = append(rows, m.groups[0].covers(int(b), s))
+			links, _ := m.groups[0].at(int(b))
+			s.before = links[tpb-1]
+		}
+		return rows
+	}
+	p.mustPass(t, tables, 0, prompt(2, n)) // whose blocks these were before
+	p.mustPass(t, tables, 0, prompt(1, 10))
+	if got := known(p)[:2]; !slices.Equal(got, []int{8, 2}) {
+		t.Errorf("10 tokens written: rows %v are known", got)
+	}
+	p.mustPass(t, tables, 10, prompt(1, n)[10:])
+	if got := known(p); !slices.Equal(got, []int{8, 8, 5}) {
+		t.Errorf("%d tokens written: rows %v are known", n, got)
+	}
+	ferry(p, d, tables, tables, n)
+	d.mustPass(t, tables, n, []int32{1})
+	if got := known(d); !slices.Equal(got, []int{8, 8, 6}) {
+		t.Errorf("%d tokens read and one written: rows %v are known", n, got)
 	}
 }
 
