@@ -226,6 +226,22 @@ func TestKnownInPart(t *testing.T) {
 	}
 }
 
+// TestKnownBefore: rows that are known from a shorter prompt, and that a longer one's window
+// has left behind, bring no others with them.
+func TestKnownBefore(t *testing.T) {
+	const n = 60
+	p, d := start(t, "test-window", 16), start(t, "test-window", 16)
+	tables := d.tables(0, n+1)
+	tokens := prompt(1, n)
+	p.mustPass(t, tables, 0, tokens)
+	first := visibleFrom(n, 40)
+	d.mustPass(t, tables, 0, tokens[:first-2])
+	ferry(p, d, tables, tables, n)
+	at := d.layout.HeadOffset(3, 0, 0) + (first-1)%tpb*d.layout.HeadDim*2
+	d.block(1, tables[1].Block(first/tpb))[at] ^= 1 // just out of the window
+	d.mustPass(t, tables, n, []int32{1})
+}
+
 // TestReadOnce: what was written or read once is known.
 func TestReadOnce(t *testing.T) {
 	const n = 21
