@@ -105,19 +105,19 @@ func TestMatrixMul(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 1))
 	for _, size := range [][3]int{{1, 1, 1}, {7, 5, 3}, {64, 16, 4}, {33, 40, 7}, {12, 100, 9}} {
 		in, out, rows := size[0], size[1], size[2]
-		for _, split := range []bool{false, true} {
+		for _, split := range []int{0, 1, 2, 4} {
 			m := NewMatrix(in, out)
 			w := randoms(rng, in*out)
 			for o := range out {
 				m.SetColumn(o, w[o*in:(o+1)*in])
 			}
 			cuts := []int{in}
-			if split {
-				c := [4]int{in / 4, in / 2, in - in/4, in}
-				if err := m.Split(c); err != nil {
+			if split > 0 {
+				quarters := []int{in / 4, in / 2, in - in/4, in}
+				cuts = quarters[4-split:]
+				if err := m.Split(cuts...); err != nil {
 					t.Fatal(err)
 				}
-				cuts = c[:]
 			}
 			ldx, ldd := in+2, Padded(out)+3
 			x, dst := randoms(rng, rows*ldx), make([]float32, rows*ldd)
@@ -126,7 +126,7 @@ func TestMatrixMul(t *testing.T) {
 				for o := range out {
 					want := sumOf(x[r*ldx:], w[o*in:], cuts)
 					if got := dst[r*ldd+o]; math.Float32bits(got) != math.Float32bits(want) {
-						t.Fatalf("size %v split %v: [%d][%d] is %g, want %g", size, split, r, o, got, want)
+						t.Fatalf("size %v split in %d: [%d][%d] is %g, want %g", size, split, r, o, got, want)
 					}
 				}
 			}
@@ -147,8 +147,11 @@ func sumOf(x, w []float32, cuts []int) float32 {
 		parts = append(parts, s)
 		from = to
 	}
-	if len(parts) == 1 {
+	switch len(parts) {
+	case 1:
 		return parts[0]
+	case 2:
+		return parts[0] + parts[1]
 	}
 	return (parts[0] + parts[1]) + (parts[2] + parts[3])
 }
@@ -163,8 +166,8 @@ func randoms(rng *rand.Rand, n int) []float32 {
 
 func TestSplitRefuses(t *testing.T) {
 	m := NewMatrix(8, 1)
-	for _, cuts := range [][4]int{{2, 4, 6, 7}, {4, 2, 6, 8}, {2, 4, 6, 9}, {-1, 2, 4, 8}} {
-		if m.Split(cuts) == nil {
+	for _, cuts := range [][]int{{2, 4, 6, 7}, {4, 2, 6, 8}, {2, 4, 6, 9}, {-1, 2, 4, 8}, {4, 7}, {7}, {}, {2, 4, 8}, {1, 2, 3, 4, 8}} {
+		if m.Split(cuts...) == nil {
 			t.Errorf("cuts %v are taken", cuts)
 		}
 	}

@@ -20,10 +20,14 @@ func NewMatrix(in, out int) *Matrix {
 	return &Matrix{In: in, Out: out, cuts: []int{in}, data: make([]float32, panels(out)*in*panelCols)}
 }
 
-// Split makes every product (p0+p1)+(p2+p3), where p0 to p3 are the sums over the
-// inputs up to each cut. One, two or four ranks that hold whole quarters can then
-// give the same bits. The last cut must be In.
-func (m *Matrix) Split(cuts [4]int) error {
+// Split makes every product a sum of partial sums, one over the inputs up to each cut,
+// added in pairs: p0, p0+p1 or (p0+p1)+(p2+p3). One rank with four quarters of the
+// inputs, two with two each and four with one each then give the same bits, if the
+// ranks' results are added in pairs too. The last cut must be In.
+func (m *Matrix) Split(cuts ...int) error {
+	if n := len(cuts); n != 1 && n != 2 && n != 4 {
+		return fmt.Errorf("%d partial sums: want 1, 2 or 4", n)
+	}
 	last := 0
 	for _, c := range cuts {
 		if c < last || c > m.In {
@@ -34,7 +38,7 @@ func (m *Matrix) Split(cuts [4]int) error {
 	if last != m.In {
 		return fmt.Errorf("cuts %v leave inputs of %d out", cuts, m.In)
 	}
-	m.cuts = cuts[:]
+	m.cuts = cuts
 	return nil
 }
 
@@ -69,22 +73,31 @@ func (m *Matrix) Mul(dst []float32, ldd int, x []float32, ldx, rows, from, to in
 
 // tile computes n rows of one panel.
 func (m *Matrix) tile(dst []float32, ldd int, x []float32, ldx int, w []float32, n int) {
-	const ldw = panelCols
-	if len(m.cuts) == 1 {
-		gemm(dst, ldd, x, ldx, w, ldw, n, m.In, false)
+	m.pair(dst, ldd, x, ldx, w, n, 0)
+	if len(m.cuts) <= 2 {
 		return
 	}
 	var other [maxTileRows * panelCols]float32
-	c0, c1, c2, c3 := m.cuts[0], m.cuts[1], m.cuts[2], m.cuts[3]
-	gemm(dst, ldd, x, ldx, w, ldw, n, c0, false)
-	gemm(dst, ldd, x[c0:], ldx, w[c0*ldw:], ldw, n, c1-c0, true)
-	gemm(other[:], panelCols, x[c1:], ldx, w[c1*ldw:], ldw, n, c2-c1, false)
-	gemm(other[:], panelCols, x[c2:], ldx, w[c2*ldw:], ldw, n, c3-c2, true)
+	m.pair(other[:], panelCols, x, ldx, w, n, 2)
 	for r := range n {
 		row := dst[r*ldd : r*ldd+panelCols]
 		for i, v := range other[r*panelCols : (r+1)*panelCols] {
 			row[i] += v
 		}
+	}
+}
+
+// pair computes n rows of partial sum i of a panel, plus those of the next if there is one.
+func (m *Matrix) pair(dst []float32, ldd int, x []float32, ldx int, w []float32, n, i int) {
+	const ldw = panelCols
+	from, to := 0, m.cuts[i]
+	if i > 0 {
+		from = m.cuts[i-1]
+	}
+	gemm(dst, ldd, x[from:], ldx, w[from*ldw:], ldw, n, to-from, false)
+	if i+1 < len(m.cuts) {
+		next := m.cuts[i+1]
+		gemm(dst, ldd, x[to:], ldx, w[to*ldw:], ldw, n, next-to, true)
 	}
 }
 
