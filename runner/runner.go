@@ -48,8 +48,9 @@ type Runner interface {
 	Model() Model
 	Layout() kvcache.Layout
 	Tokenizer() Tokenizer
-	// Attach hands over the pools, one mapping a layer group; each is a whole number of
-	// blocks long and outlives the runner.
+	// Attach hands over the pools, one mapping a layer group of rank 0, then of rank 1 and so
+	// on; nil where a rank holds nothing of a group (Shard.BlockBytes is 0). Each is a whole
+	// number of the rank's blocks long, as many on every rank, and outlives the runner.
 	Attach(pools [][]byte) error
 	// Forward computes a batch: writes its KV into the blocks, and the logits asked for. A
 	// token's result does not depend on what shares the batch or where its prompt was cut.
