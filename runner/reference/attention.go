@@ -12,46 +12,48 @@ import (
 // store normalises and turns queries and keys, scales queries, and writes keys and values
 // into the blocks.
 func (p *pass) store(_, item int) {
+	t, piece := p.split(item)
+	k := &p.ranks[t]
 	c := p.r.cfg
-	d := c.headDim
-	from, to := p.chunk(item)
+	d, queries := c.headDim, k.query.Len()
+	from, to := p.chunk(piece)
 	for i := from; i < to; i++ {
-		row := p.qkv.row(i)
-		for h := range c.heads + c.kvHeads {
+		row := k.qkv.row(i)
+		for h := range queries + k.kv.Len() {
 			v := row[h*d : (h+1)*d]
 			norm := p.l.qNorm
-			if h >= c.heads {
+			if h >= queries {
 				norm = p.l.kNorm
 			}
 			if norm != nil {
 				rmsNorm(v, v, norm, c.eps)
 			}
 			p.angle.turn(v, i, !c.gemma())
-			if h < c.heads {
-				for k := range v {
-					v[k] *= c.queryScale
+			if h < queries {
+				for j := range v {
+					v[j] *= c.queryScale
 				}
 			}
 		}
-		p.storeRow(i, row[c.heads*d:])
+		p.storeRow(k, i, row[queries*d:])
 	}
 }
 
-// storeRow writes one row's keys and values, which lie side by side in kv.
-func (p *pass) storeRow(i int, kv []float32) {
+// storeRow writes a rank's keys and values of one row, which lie side by side in kv.
+func (p *pass) storeRow(k *rank, i int, kv []float32) {
 	lay := &p.r.layout
-	d := lay.HeadDim
-	block, slot := p.r.blockOf(p.batch[p.work[i]].Tables[p.group], int(p.pos[i]))
-	pool := p.r.pools[p.group][block*lay.BlockBytes(p.group):]
-	for h := range 2 * lay.KVHeads {
-		at := lay.HeadOffset(p.inner, h/lay.KVHeads, h%lay.KVHeads) + slot*d*lay.DType.Size()
+	d, heads := lay.HeadDim, k.kv.Len()
+	number, slot := p.r.blockOf(p.batch[p.work[i]].Tables[p.group], int(p.pos[i]))
+	block := k.block(p.group, number)
+	for h := range 2 * heads {
+		at := k.shard.HeadOffset(p.group, p.inner, h/heads, k.kv.Start+h%heads) + slot*d*lay.DType.Size()
 		src := kv[h*d : (h+1)*d]
 		if lay.DType == kvcache.F16 {
-			kernel.FloatsToHalves(pool[at:], src)
+			kernel.FloatsToHalves(block[at:], src)
 			continue
 		}
-		for k, v := range src {
-			binary.LittleEndian.PutUint32(pool[at+4*k:], math.Float32bits(v))
+		for j, v := range src {
+			binary.LittleEndian.PutUint32(block[at+4*j:], math.Float32bits(v))
 		}
 	}
 }
@@ -69,28 +71,30 @@ type scratch struct {
 // tileRows is about how many query rows share one walk over the keys.
 const tileRows = 8
 
-// attend computes attention for one KV head of one work: item counts heads within works.
+// attend computes a rank's attention for one of its KV heads and one work: its pieces count
+// heads within works.
 func (p *pass) attend(worker, item int) {
-	c := p.r.cfg
-	w := &p.batch[item/c.kvHeads]
-	head := item % c.kvHeads
+	t, piece := p.split(item)
+	k := &p.ranks[t]
+	work, head := piece/k.kv.Len(), piece%k.kv.Len()
+	w := &p.batch[work]
 	first := 0 // row of the work's first token
-	for i := range item / c.kvHeads {
+	for i := range work {
 		first += len(p.batch[i].Tokens)
 	}
 	s := &p.scratch[worker]
 	window := p.r.layout.Groups[p.group].Window
 	base := visibleFrom(w.Start, window)
-	p.gather(s, w, head, base, w.Start+len(w.Tokens))
-	group := c.heads / c.kvHeads
-	tile := max(1, tileRows/group)
+	p.gather(s, k, w, head, base, w.Start+len(w.Tokens))
+	tile := max(1, tileRows/k.group())
 	for t := 0; t < len(w.Tokens); t += tile {
-		p.attendTile(s, w, first+t, min(tile, len(w.Tokens)-t), head, base, window)
+		p.attendTile(s, k, first+t, min(tile, len(w.Tokens)-t), head, base, window)
 	}
 }
 
-// gather reads the keys and values of positions [base,end) of one head as float32.
-func (p *pass) gather(s *scratch, w *runner.Work, head, base, end int) {
+// gather reads the keys and values of positions [base,end) of one of a rank's heads as
+// float32.
+func (p *pass) gather(s *scratch, k *rank, w *runner.Work, head, base, end int) {
 	lay := &p.r.layout
 	d, ld := lay.HeadDim, kernel.Padded(lay.HeadDim)
 	n := end - base
@@ -98,17 +102,18 @@ func (p *pass) gather(s *scratch, w *runner.Work, head, base, end int) {
 	s.values = grow(s.values, n*ld)
 	tpb := lay.BlockTokens
 	s.stored = grow(s.stored, min(tpb, n)*d)
+	keysAt := k.shard.HeadOffset(p.group, p.inner, 0, k.kv.Start+head)
+	valuesAt := k.shard.HeadOffset(p.group, p.inner, 1, k.kv.Start+head)
 	for pos := base; pos < end; {
-		block, slot := p.r.blockOf(w.Tables[p.group], pos)
+		number, slot := p.r.blockOf(w.Tables[p.group], pos)
 		count := min(tpb-slot, end-pos)
-		pool := p.r.pools[p.group][block*lay.BlockBytes(p.group):]
-		keys, values := pool[lay.HeadOffset(p.inner, 0, head):], pool[lay.HeadOffset(p.inner, 1, head):]
+		block := k.block(p.group, number)
 		skip := slot * d * lay.DType.Size()
-		widen(s.stored[:count*d], keys[skip:], lay.DType)
+		widen(s.stored[:count*d], block[keysAt+skip:], lay.DType)
 		packKeys(s.keys, s.stored[:count*d], d, pos-base)
-		widen(s.stored[:count*d], values[skip:], lay.DType)
-		for k := range count {
-			copy(s.values[(pos-base+k)*ld:], s.stored[k*d:(k+1)*d])
+		widen(s.stored[:count*d], block[valuesAt+skip:], lay.DType)
+		for j := range count {
+			copy(s.values[(pos-base+j)*ld:], s.stored[j*d:(j+1)*d])
 		}
 		pos += count
 	}
@@ -136,11 +141,12 @@ func widen(dst []float32, src []byte, t kvcache.DType) {
 	}
 }
 
-// attendTile computes n tokens, whose rows begin at first, for the query heads of one KV head.
-func (p *pass) attendTile(s *scratch, w *runner.Work, first, n, head, base, window int) {
+// attendTile computes n tokens, whose rows begin at first, for the rank's query heads of one
+// of its KV heads.
+func (p *pass) attendTile(s *scratch, k *rank, first, n, head, base, window int) {
 	c := p.r.cfg
 	d, ld := c.headDim, kernel.Padded(c.headDim)
-	group := c.heads / c.kvHeads
+	group := k.group()
 	lo := visibleFrom(int(p.pos[first]), window) - base
 	hi := int(p.pos[first+n-1]) + 1 - base
 	fromPanel, toPanel := lo/16, (hi+15)/16
@@ -149,7 +155,7 @@ func (p *pass) attendTile(s *scratch, w *runner.Work, first, n, head, base, wind
 	s.scores = grow(s.scores, n*group*stride)
 	s.result = grow(s.result, group*ld)
 	for t := range n {
-		copy(s.query[t*group*d:(t+1)*group*d], p.qkv.row(first + t)[head*group*d:])
+		copy(s.query[t*group*d:(t+1)*group*d], k.qkv.row(first + t)[head*group*d:])
 	}
 	for panel := fromPanel; panel < toPanel; panel++ {
 		kernel.MulRows(s.scores[panel*16:], stride, s.query, d, s.keys[panel*16*d:], 16, n*group, d, 16)
@@ -162,7 +168,7 @@ func (p *pass) attendTile(s *scratch, w *runner.Work, first, n, head, base, wind
 			softmax(rows[h*stride+lo : h*stride+hi])
 		}
 		kernel.MulRows(s.result, ld, rows[lo:], stride, s.values[lo*ld:], ld, group, hi-lo, d)
-		att := p.att.row(first + t)[head*group*d:]
+		att := k.att.row(first + t)[head*group*d:]
 		for h := range group {
 			copy(att[h*d:(h+1)*d], s.result[h*ld:])
 		}

@@ -13,7 +13,7 @@ func (r *Runner) check(batch []runner.Work) error {
 	if r.closed {
 		return errors.New("the runner is closed")
 	}
-	if r.pools == nil {
+	if r.written == nil {
 		return errors.New("no pools are attached")
 	}
 	r.passes++

@@ -24,7 +24,7 @@ func (r *Runner) Forward(batch []runner.Work) error {
 		p.layer(l)
 	}
 	p.logits()
-	p.batch, p.l, p.mul = nil, nil, product{}
+	p.batch, p.l, p.ranks = nil, nil, nil
 	return nil
 }
 
@@ -39,17 +39,17 @@ type pass struct {
 	outs  []int32 // rows whose logits are wanted
 
 	l     *layer
-	group int // the present layer's group, and its number in the group
+	ranks []rank // of the present layer's stage
+	group int    // the present layer's group, and its number in the group
 	inner int
 	angle *angles
-	mul   product
+
+	pieces   int       // of the present step, on each rank
+	panels   int       // of one piece of a product
+	products []product // of the present step
 
 	x      buffer // the residual stream
 	h      buffer // its normalised copy
-	qkv    buffer
-	att    buffer // what attention gives
-	ffn    buffer // gate and up; then the activation, in gate's place
-	sum    buffer // what goes back into the residual stream
 	out    buffer // logits
 	angles []angles
 
@@ -78,11 +78,14 @@ func (p *pass) init(r *Runner) {
 	p.r = r
 	p.x.stride = c.width
 	p.h.stride = c.width
-	p.qkv.stride = kernel.Padded((c.heads + 2*c.kvHeads) * c.headDim)
-	p.att.stride = c.heads * c.headDim
-	p.ffn.stride = kernel.Padded(2 * c.ffn)
-	p.sum.stride = kernel.Padded(c.width)
 	p.out.stride = kernel.Padded(r.w.vocab)
+	for i := range r.ranks {
+		k := &r.ranks[i]
+		k.qkv.stride = kernel.Padded((k.query.Len() + 2*k.kv.Len()) * c.headDim)
+		k.att.stride = k.query.Len() * c.headDim
+		k.act.stride = kernel.Padded(2 * k.ffn.Len())
+		k.sum.stride = kernel.Padded(c.width)
+	}
 	for _, kind := range c.ropes {
 		p.angles = append(p.angles, newAngles(kind, c.headDim))
 	}
@@ -103,10 +106,15 @@ func (p *pass) begin(batch []runner.Work) {
 		}
 	}
 	p.rows = len(p.pos)
-	for _, b := range []*buffer{&p.x, &p.h, &p.qkv, &p.att, &p.ffn, &p.sum} {
-		b.grow(p.rows)
-	}
+	p.x.grow(p.rows)
+	p.h.grow(p.rows)
 	p.out.grow(len(p.outs))
+	for i := range p.r.ranks {
+		k := &p.r.ranks[i]
+		for _, b := range []*buffer{&k.qkv, &k.att, &k.act, &k.sum} {
+			b.grow(p.rows)
+		}
+	}
 	for i := range p.angles {
 		p.angles[i].grow(p.rows)
 	}
@@ -120,6 +128,15 @@ func (p *pass) chunk(i int) (from, to int) {
 }
 
 func (p *pass) run(s step, items int) { p.r.crew.run(s, p, items) }
+
+// runRanks does a step's pieces, so many on each rank.
+func (p *pass) runRanks(s step, pieces int) {
+	p.pieces = pieces
+	p.run(s, pieces*len(p.ranks))
+}
+
+// split says which tensor rank an item of runRanks is for, and which of its pieces it is.
+func (p *pass) split(item int) (t, piece int) { return item / p.pieces, item % p.pieces }
 
 // embed sets the rows' embeddings and rotation angles.
 func (p *pass) embed(_, item int) {
@@ -142,16 +159,17 @@ func (p *pass) embed(_, item int) {
 
 func (p *pass) layer(l int) {
 	p.l = &p.r.w.layers[l]
+	p.ranks = p.r.stages[l]
 	p.group, p.inner = p.r.place[l][0], p.r.place[l][1]
-	p.run((*pass).attnNorm, p.chunks())
 	p.angle = &p.angles[p.r.cfg.ropeKind[l]]
-	p.multiply(p.l.qkv, &p.qkv, &p.h, p.rows)
-	p.run((*pass).store, p.chunks())
-	p.run((*pass).attend, len(p.batch)*p.r.cfg.kvHeads)
-	p.multiply(p.l.out, &p.sum, &p.att, p.rows)
+	p.run((*pass).attnNorm, p.chunks())
+	p.multiply((*pass).qkv)
+	p.runRanks((*pass).store, p.chunks())
+	p.runRanks((*pass).attend, len(p.batch)*p.ranks[0].kv.Len())
+	p.multiply((*pass).attnOut)
 	p.run((*pass).afterAttention, p.chunks())
-	p.multiply(p.l.gateUp, &p.ffn, &p.h, p.rows)
-	p.run((*pass).activate, p.chunks())
-	p.multiply(p.l.down, &p.sum, &p.ffn, p.rows)
+	p.multiply((*pass).gateUp)
+	p.runRanks((*pass).activate, p.chunks())
+	p.multiply((*pass).down)
 	p.run((*pass).afterFFN, p.chunks())
 }

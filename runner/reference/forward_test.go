@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"kvferry/kvcache"
+	"kvferry/models"
 	"kvferry/runner"
 	"kvferry/runner/reference/reftest"
 )
@@ -26,12 +27,13 @@ func TestForwardRefuses(t *testing.T) {
 		t.Errorf("without pools: %v", err)
 	}
 	attach(t, r, blocks)
-	for g, pool := range r.pools {
+	pools := r.ranks[0].pools
+	for g, pool := range pools {
 		for i := range pool {
 			pool[i] = byte(i + g)
 		}
 	}
-	before := [][]byte{slices.Clone(r.pools[0]), slices.Clone(r.pools[1])}
+	before := [][]byte{slices.Clone(pools[0]), slices.Clone(pools[1])}
 	// Group 0 has the window and needs blocks [3,6); group 1 is full and needs [0,6).
 	for _, c := range []struct {
 		name   string
@@ -73,7 +75,7 @@ func TestForwardRefuses(t *testing.T) {
 			t.Errorf("%s: error %q does not say %q of work 1", c.name, err, c.want)
 		}
 		for g := range before {
-			if !bytes.Equal(r.pools[g], before[g]) {
+			if !bytes.Equal(pools[g], before[g]) {
 				t.Fatalf("%s: pool %d was written", c.name, g)
 			}
 		}
@@ -112,11 +114,13 @@ func TestAttachRefuses(t *testing.T) {
 
 // A pass in steady state makes no garbage worth speaking of.
 func TestForwardAllocates(t *testing.T) {
-	r := loadTiny(t, kvcache.F16)
-	tables := attach(t, r, 16)
-	batch := []runner.Work{{Tokens: longCase(t).IDs[:40], Tables: tables, Logits: make([]float32, r.model.Vocab)}}
-	forward(t, r, batch...)
-	if n := testing.AllocsPerRun(5, func() { forward(t, r, batch...) }); n > 2 {
-		t.Errorf("%g allocations a pass", n)
+	for _, p := range []kvcache.Parallel{one, {Tensor: 4, Pipeline: 2}} {
+		r := loadCut(t, models.Tiny, Options{BlockTokens: 16, KV: kvcache.F16, Parallel: p})
+		tables := newMemory(t, r, p, 16).tables()
+		batch := []runner.Work{{Tokens: longCase(t).IDs[:40], Tables: tables, Logits: make([]float32, r.model.Vocab)}}
+		forward(t, r, batch...)
+		if n := testing.AllocsPerRun(5, func() { forward(t, r, batch...) }); n > 2 {
+			t.Errorf("%+v: %g allocations a pass", p, n)
+		}
 	}
 }

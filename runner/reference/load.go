@@ -14,12 +14,15 @@ import (
 	"kvferry/runner/gguf"
 )
 
-// Options choose how the KV cache is stored.
+// Options choose how the KV cache is stored and the model cut.
 type Options struct {
 	// BlockTokens is how many tokens a block holds.
 	BlockTokens int
 	// KV is the stored type of keys and values.
 	KV kvcache.DType
+	// Parallel cuts the model into ranks, all of this process. Tensor is 1, 2 or 4 and
+	// divides the query heads; it divides the KV heads or they it. The zero value is one rank.
+	Parallel kvcache.Parallel
 }
 
 // Runner runs one model. Its methods are for one goroutine at a time.
@@ -31,8 +34,11 @@ type Runner struct {
 	// place gives each layer's group and its number in the group.
 	place [][2]int
 	tok   *bpe.Tokenizer
-	pools [][]byte
+	ranks []rank
+	// stages gives for each layer the ranks of its stage, by tensor rank.
+	stages [][]rank
 	// written marks the blocks of each group that the present batch writes, by pass number.
+	// It is nil while there are no pools.
 	written [][]uint64
 	passes  uint64
 	pass    pass
@@ -66,10 +72,14 @@ func load(name string, file []byte, opt Options) (*Runner, error) {
 	if err := r.layout.Validate(); err != nil {
 		return nil, err
 	}
+	shares, err := r.cut(opt.Parallel)
+	if err != nil {
+		return nil, err
+	}
 	if r.tok, err = bpe.FromGGUF(f); err != nil {
 		return nil, err
 	}
-	if r.w, err = loadWeights(f, r.cfg); err != nil {
+	if r.w, err = loadWeights(f, r.cfg, shares); err != nil {
 		return nil, err
 	}
 	if r.model, err = describe(f, r.w.vocab, r.cfg.context); err != nil {
@@ -131,35 +141,8 @@ func describe(f *gguf.File, vocab, context int) (runner.Model, error) {
 // Model describes the model.
 func (r *Runner) Model() runner.Model { return r.model }
 
-// Layout is how the KV cache is laid out.
+// Layout is how the whole model's KV cache is laid out; each rank has its shard of it.
 func (r *Runner) Layout() kvcache.Layout { return r.layout }
 
 // Tokenizer is the model's tokenizer, safe for concurrent use.
 func (r *Runner) Tokenizer() runner.Tokenizer { return r.tok }
-
-// Attach hands over the pools, one a layer group, each a whole number of blocks long.
-func (r *Runner) Attach(pools [][]byte) error {
-	if len(pools) != len(r.layout.Groups) {
-		return fmt.Errorf("%d pools for %d layer groups", len(pools), len(r.layout.Groups))
-	}
-	written := make([][]uint64, len(pools))
-	for g, p := range pools {
-		size := r.layout.BlockBytes(g)
-		if len(p) == 0 || len(p)%size != 0 {
-			return fmt.Errorf("pool of layer group %d: %d bytes are not a whole number of blocks of %d", g, len(p), size)
-		}
-		written[g] = make([]uint64, len(p)/size)
-	}
-	r.pools, r.written = slices.Clone(pools), written
-	return nil
-}
-
-// Close ends the runner's threads and lets go of the pools.
-func (r *Runner) Close() error {
-	if !r.closed {
-		r.closed = true
-		r.pools = nil
-		r.crew.close()
-	}
-	return nil
-}

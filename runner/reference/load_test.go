@@ -98,7 +98,7 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("%s = %v: error %q does not say %q", c.key, c.value, err, c.want)
 		}
 	}
-	for _, o := range []Options{{0, kvcache.F16}, {16, 0}} {
+	for _, o := range []Options{{KV: kvcache.F16}, {BlockTokens: 16}} {
 		if _, err := Load("m", llama, o); err == nil {
 			t.Errorf("options %+v are taken", o)
 		}
@@ -132,16 +132,16 @@ func TestLoadDamaged(t *testing.T) {
 func TestQuarters(t *testing.T) {
 	for _, c := range []struct {
 		n, size int
-		want    [4]int
+		want    [5]int
 	}{
-		{8, 32, [4]int{64, 128, 192, 256}},
-		{768, 1, [4]int{192, 384, 576, 768}},
-		{9, 64, [4]int{128, 256, 384, 576}},
-		{6, 10, [4]int{10, 30, 40, 60}},
-		{1, 4, [4]int{0, 0, 0, 4}},
+		{8, 32, [5]int{0, 64, 128, 192, 256}},
+		{768, 1, [5]int{0, 192, 384, 576, 768}},
+		{9, 64, [5]int{0, 128, 256, 384, 576}},
+		{6, 10, [5]int{0, 10, 30, 40, 60}},
+		{1, 4, [5]int{0, 0, 0, 0, 4}},
 	} {
 		if got := quarters(c.n, c.size); got != c.want {
-			t.Errorf("quarters of %d of size %d end at %v, want %v", c.n, c.size, got, c.want)
+			t.Errorf("quarters of %d of size %d are cut at %v, want %v", c.n, c.size, got, c.want)
 		}
 	}
 }

@@ -6,35 +6,6 @@ import (
 	"kvferry/runner/kernel"
 )
 
-// product is a matrix product that the crew is computing.
-type product struct {
-	m        *kernel.Matrix
-	dst, src *buffer
-	rows     int
-	panels   int // of one piece
-}
-
-// piecesPerWorker is how many pieces a product is cut into for each worker, so that one
-// that is held up does not hold up the rest for long.
-const piecesPerWorker = 4
-
-// multiply computes rows products of src's rows into dst.
-func (p *pass) multiply(m *kernel.Matrix, dst, src *buffer, rows int) {
-	pieces := 1
-	if p.r.crew.workers > 1 {
-		pieces = p.r.crew.workers * piecesPerWorker
-	}
-	n := m.Panels()
-	p.mul = product{m, dst, src, rows, max(1, (n+pieces-1)/pieces)}
-	p.run((*pass).multiplyPiece, (n+p.mul.panels-1)/p.mul.panels)
-}
-
-func (p *pass) multiplyPiece(_, item int) {
-	q := &p.mul
-	from := item * q.panels
-	q.m.Mul(q.dst.data, q.dst.stride, q.src.data, q.src.stride, q.rows, from, min(from+q.panels, q.m.Panels()))
-}
-
 func (p *pass) attnNorm(_, item int) {
 	from, to := p.chunk(item)
 	for i := from; i < to; i++ {
@@ -59,15 +30,30 @@ func (p *pass) afterFFN(_, item int) {
 	}
 }
 
-// addSum adds row i of sum, normalised if norm is not nil, to the residual stream.
+// addSum adds row i of the ranks' sum, normalised if norm is not nil, to the residual stream.
 func (p *pass) addSum(i int, norm []float32) {
-	x, s := p.x.row(i), p.sum.row(i)[:p.r.cfg.width]
+	x, s := p.x.row(i), p.total(i)
 	if norm != nil {
 		rmsNorm(s, s, norm, p.r.cfg.eps)
 	}
 	for d, v := range s {
 		x[d] += v
 	}
+}
+
+// total adds up row i of the ranks' sums, in pairs as a rank adds its own partial sums. The
+// first rank's row holds the result.
+func (p *pass) total(i int) []float32 {
+	width := p.r.cfg.width
+	for apart := 1; apart < len(p.ranks); apart *= 2 {
+		for t := 0; t < len(p.ranks); t += 2 * apart {
+			sum := p.ranks[t].sum.row(i)[:width]
+			for d, v := range p.ranks[t+apart].sum.row(i)[:width] {
+				sum[d] += v
+			}
+		}
+	}
+	return p.ranks[0].sum.row(i)[:width]
 }
 
 // The tanh form of GELU is x times the logistic function of 2*geluA*(x + geluB*x^3).
@@ -78,11 +64,13 @@ const (
 
 // activate turns gate and up into the activation: GELU or SiLU of gate, times up.
 func (p *pass) activate(_, item int) {
-	n := p.r.cfg.ffn
-	from, to := p.chunk(item)
+	t, piece := p.split(item)
+	k := &p.ranks[t]
+	n := k.ffn.Len()
+	from, to := p.chunk(piece)
 	var buf [256]float32
 	for i := from; i < to; i++ {
-		row := p.ffn.row(i)
+		row := k.act.row(i)
 		for d := 0; d < n; d += len(buf) {
 			end := min(d+len(buf), n)
 			gate, up := row[d:end], row[n+d:n+end]
@@ -113,7 +101,8 @@ func (p *pass) logits() {
 	if len(p.outs) == 0 {
 		return
 	}
-	p.multiply(p.r.w.output, &p.out, &p.h, len(p.outs))
+	p.products = append(p.products[:0], product{p.r.w.output, &p.out, &p.h, len(p.outs)})
+	p.compute()
 	for k, i := range p.outs {
 		copy(p.batch[p.work[i]].Logits, p.out.row(k))
 	}

@@ -44,7 +44,12 @@ func loadTiny(t testing.TB, kv kvcache.DType) *Runner { return loadModel(t, mode
 
 func loadModel(t testing.TB, file []byte, blockTokens int, kv kvcache.DType) *Runner {
 	t.Helper()
-	r, err := Load(t.Name(), file, Options{BlockTokens: blockTokens, KV: kv})
+	return loadCut(t, file, Options{BlockTokens: blockTokens, KV: kv})
+}
+
+func loadCut(t testing.TB, file []byte, opt Options) *Runner {
+	t.Helper()
+	r, err := Load(t.Name(), file, opt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"kvferry/kvcache"
 	"kvferry/runner/gguf"
 	"kvferry/runner/kernel"
 )
@@ -23,9 +24,13 @@ type weights struct {
 type layer struct {
 	attnNorm, qNorm, kNorm, postAttnNorm []float32
 	ffnNorm, postFFNNorm                 []float32
-	// qkv gives queries, keys and values side by side; gateUp gate and up likewise.
-	qkv, out, gateUp, down *kernel.Matrix
+	// ranks has the matrices of each tensor rank.
+	ranks []matrices
 }
+
+// matrices are one rank's part of a layer. qkv gives queries, keys and values side by side;
+// gateUp gate and up likewise.
+type matrices struct{ qkv, out, gateUp, down *kernel.Matrix }
 
 // loader reads tensors, keeps the first error and counts which tensors were used.
 type loader struct {
@@ -34,11 +39,11 @@ type loader struct {
 	err  error
 }
 
-func loadWeights(f *gguf.File, c *config) (*weights, error) {
+func loadWeights(f *gguf.File, c *config, sh shares) (*weights, error) {
 	ld := &loader{f: f, used: map[string]bool{}}
 	w := ld.embeddings(c)
 	for l := 0; l < c.layers && ld.err == nil; l++ {
-		w.layers = append(w.layers, ld.layer(c, fmt.Sprintf("blk.%d.", l)))
+		w.layers = append(w.layers, ld.layer(c, sh, fmt.Sprintf("blk.%d.", l)))
 	}
 	if ld.err != nil {
 		return nil, ld.err
@@ -74,20 +79,16 @@ func (ld *loader) embeddings(c *config) *weights {
 	if _, err := ld.f.Tensor(output); !errors.Is(err, gguf.ErrMissing) {
 		name = output
 	}
-	w.output = ld.matrix(c.width, part{name, w.vocab})
+	if ms := ld.byOutputs(c.width, part{name, []kvcache.Span{{End: w.vocab}}}); ms != nil {
+		w.output = ms[0]
+	}
 	return w
 }
 
-func (ld *loader) layer(c *config, prefix string) layer {
-	q, kv := c.heads*c.headDim, c.kvHeads*c.headDim
+func (ld *loader) layer(c *config, sh shares, prefix string) layer {
 	l := layer{
 		attnNorm: ld.vector(prefix+"attn_norm.weight", c.width),
 		ffnNorm:  ld.vector(prefix+"ffn_norm.weight", c.width),
-		qkv: ld.matrix(c.width, part{prefix + "attn_q.weight", q}, part{prefix + "attn_k.weight", kv},
-			part{prefix + "attn_v.weight", kv}),
-		out:    ld.matrix(q, part{prefix + "attn_output.weight", c.width}),
-		gateUp: ld.matrix(c.width, part{prefix + "ffn_gate.weight", c.ffn}, part{prefix + "ffn_up.weight", c.ffn}),
-		down:   ld.matrix(c.ffn, part{prefix + "ffn_down.weight", c.width}),
 	}
 	if c.gemma() {
 		l.qNorm = ld.vector(prefix+"attn_q_norm.weight", c.headDim)
@@ -95,21 +96,27 @@ func (ld *loader) layer(c *config, prefix string) layer {
 		l.postAttnNorm = ld.vector(prefix+"post_attention_norm.weight", c.width)
 		l.postFFNNorm = ld.vector(prefix+"post_ffw_norm.weight", c.width)
 	}
-	if ld.err == nil {
-		ld.err = l.out.Split(quarters(c.heads, c.headDim))
+	ranks, kv := len(sh.kv), scaled(sh.kv, c.headDim)
+	qkv := ld.byOutputs(c.width, part{prefix + "attn_q.weight", scaled(sh.query, c.headDim)},
+		part{prefix + "attn_k.weight", kv}, part{prefix + "attn_v.weight", kv})
+	out := ld.byQuarters(prefix+"attn_output.weight", c.heads, c.headDim, c.width, ranks)
+	gateUp := ld.byOutputs(c.width, part{prefix + "ffn_gate.weight", sh.ffn}, part{prefix + "ffn_up.weight", sh.ffn})
+	down := ld.byQuarters(prefix+"ffn_down.weight", c.ffn, 1, c.width, ranks)
+	if ld.err != nil {
+		return l
 	}
-	if ld.err == nil {
-		ld.err = l.down.Split(quarters(c.ffn, 1))
+	for t := range ranks {
+		l.ranks = append(l.ranks, matrices{qkv[t], out[t], gateUp[t], down[t]})
 	}
 	return l
 }
 
-// quarters cuts n units of the given size into four, as even as whole units allow.
-func quarters(n, size int) (cuts [4]int) {
-	for i := range cuts {
-		cuts[i] = (i + 1) * n / 4 * size
+// scaled turns spans of units into spans of elements.
+func scaled(spans []kvcache.Span, size int) (out []kvcache.Span) {
+	for _, s := range spans {
+		out = append(out, kvcache.Span{Start: s.Start * size, End: s.End * size})
 	}
-	return cuts
+	return out
 }
 
 // floats reads a tensor that must have these dimensions; nil after an error.
@@ -138,32 +145,61 @@ func (ld *loader) floats(name string, dims ...int) []float32 {
 
 func (ld *loader) vector(name string, n int) []float32 { return ld.floats(name, n) }
 
-// part is a tensor that gives some of a matrix's outputs.
+// part is a tensor that gives some of a matrix's outputs: each rank a span of them, the
+// last rank the last.
 type part struct {
-	name string
-	out  int
+	name  string
+	spans []kvcache.Span
 }
 
-// matrix packs tensors with the same inputs side by side.
-func (ld *loader) matrix(in int, parts ...part) *kernel.Matrix {
-	var m *kernel.Matrix
-	total, at := 0, 0
+// byOutputs packs tensors with the same inputs side by side: for each rank, its outputs.
+func (ld *loader) byOutputs(in int, parts ...part) []*kernel.Matrix {
+	ranks := len(parts[0].spans)
+	ms, at := make([]*kernel.Matrix, ranks), make([]int, ranks)
 	for _, p := range parts {
-		total += p.out
-	}
-	for _, p := range parts {
-		v := ld.floats(p.name, in, p.out)
+		v := ld.floats(p.name, in, p.spans[ranks-1].End)
 		if v == nil {
 			return nil
 		}
-		// Only now is it known that the file holds so much.
-		if m == nil {
-			m = kernel.NewMatrix(in, total)
+		for t, s := range p.spans {
+			// Only now is it known that the file holds so much.
+			if ms[t] == nil {
+				ms[t] = kernel.NewMatrix(in, outputs(parts, t))
+			}
+			for o := s.Start; o < s.End; o++ {
+				ms[t].SetColumn(at[t], v[o*in:(o+1)*in])
+				at[t]++
+			}
 		}
-		for o := range p.out {
-			m.SetColumn(at+o, v[o*in:(o+1)*in])
-		}
-		at += p.out
 	}
-	return m
+	return ms
+}
+
+// outputs is how many outputs of the parts rank t has.
+func outputs(parts []part, t int) (n int) {
+	for _, p := range parts {
+		n += p.spans[t].Len()
+	}
+	return n
+}
+
+// byQuarters packs a tensor whose inputs are n units of the given size: for each rank, its
+// quarters of them, a partial sum each.
+func (ld *loader) byQuarters(name string, n, size, out, ranks int) (ms []*kernel.Matrix) {
+	in, bounds := n*size, quarters(n, size)
+	v := ld.floats(name, in, out)
+	for t := 0; t < ranks && ld.err == nil; t++ {
+		from, ends := bounds[t*4/ranks], bounds[t*4/ranks+1:(t+1)*4/ranks+1]
+		var cuts []int
+		for _, end := range ends {
+			cuts = append(cuts, end-from)
+		}
+		m := kernel.NewMatrix(cuts[len(cuts)-1], out)
+		for o := range out {
+			m.SetColumn(o, v[o*in+from:])
+		}
+		ld.err = m.Split(cuts...)
+		ms = append(ms, m)
+	}
+	return ms
 }
