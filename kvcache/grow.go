@@ -17,14 +17,20 @@ func NewGrow(layout Layout, blocks []int, o Options) (*Grow, error) {
 	return &Grow{s, o.Chunk}, nil
 }
 
-// Fits is of Manager. A window group never holds more than its window and one chunk.
-func (m *Grow) Fits(d Demand) error {
+// Fits is of Manager. A window group never holds more than its window and one chunk. What
+// arrived can be lost to another request, and is then computed here like any prompt.
+func (m *Grow) Fits(d Demand) error { return m.fits(d, 0) }
+
+// fits says whether the demand could be met if spare blocks of each group were held for
+// something else.
+func (m *Grow) fits(d Demand, spare int) error {
+	d.Received = false
 	for g, p := range m.pools {
 		need := m.span(g, d, 0).Len()
 		if w := m.layout.Groups[g].Window; w > 0 && m.chunk > 0 {
 			need = min(need, m.layout.TotalBlocks(w+m.chunk)+1)
 		}
-		if need > p.Total() {
+		if need > p.Total()-spare {
 			return shortPool(d, need, g, p)
 		}
 	}
@@ -34,7 +40,13 @@ func (m *Grow) Fits(d Demand) error {
 // Admit is of Manager. A prompt that is computed here begins with one block behind its hit;
 // one that arrives needs its whole final window at once, because its receive is posted once.
 func (m *Grow) Admit(d Demand, tokens []int32) (*Holding, bool) {
-	return m.admit(d, tokens, func(cached int) int {
+	found := m.find(d, tokens)
+	if whole := found.length / m.layout.BlockTokens; whole < len(found.path) && !d.Received && m.fits(d, 1) != nil {
+		// The block that is to be copied is held until the first pass, which could then never
+		// have all the blocks that it needs.
+		found = m.index.whole(m.layout, found.path[:whole])
+	}
+	return m.admit(d, found, func(cached int) int {
 		if d.Received {
 			return d.Prompt
 		}

@@ -151,8 +151,7 @@ func (s *store) find(d Demand, tokens []int32) hit {
 
 // admit takes blocks up to end tokens, sharing a hit's. It is all or nothing. A hit that ends
 // inside a block needs one more for a while, so a request that fills the pools goes without.
-func (s *store) admit(d Demand, tokens []int32, end func(cached int) int) (*Holding, bool) {
-	found := s.find(d, tokens)
+func (s *store) admit(d Demand, found hit, end func(cached int) int) (*Holding, bool) {
 	h, ok := s.admitWith(d, found, end)
 	if !ok && found.length > 0 {
 		h, ok = s.admitWith(d, hit{}, end)

@@ -10,21 +10,24 @@ import (
 // bench is a manager with memory of its own: each cell of a block holds a number that stands
 // for the whole prefix up to its token, so a wrong, stale or overwritten cell shows.
 type bench struct {
-	layout Layout
-	m      Manager
-	cells  [][][]uint64 // by group, block and token of the block
-	live   []*request
+	layout      Layout
+	grow, reuse bool
+	m           Manager
+	cells       [][][]uint64 // by group, block and token of the block
+	live        []*request
 }
 
 type request struct {
-	h        *Holding
-	tokens   []int32 // prompt and what will be decoded
-	demand   Demand
-	done     int // tokens whose KV is there
-	received bool
+	h      *Holding
+	tokens []int32 // prompt and what will be decoded
+	demand Demand
+	done   int // tokens whose KV is there
 }
 
-const poison = 1<<64 - 1
+const (
+	poison     = 1<<64 - 1
+	benchChunk = 5
+)
 
 // sums are what the cells of tokens must hold.
 func sums(tokens []int32) []uint64 {
@@ -37,27 +40,41 @@ func sums(tokens []int32) []uint64 {
 	return out
 }
 
-func newBench(t *rapid.T) *bench {
-	tpb := rapid.IntRange(1, 4).Draw(t, "tpb")
-	b := &bench{layout: Layout{
-		BlockTokens: tpb, KVHeads: 1, HeadDim: 1, DType: F16,
-		Groups: []LayerGroup{{Layers: []int{0}}, {Window: rapid.IntRange(1, 9).Draw(t, "window"), Layers: []int{1}}},
-	}}
-	sizes := []int{rapid.IntRange(4, 24).Draw(t, "full"), rapid.IntRange(4, 24).Draw(t, "windowed")}
+// newBench draws a layout and a manager whose pools have least to most blocks.
+func newBench(t *rapid.T, least, most int) *bench {
+	b := drawBench(t)
+	b.pools(t, rapid.IntRange(least, most).Draw(t, "full"), rapid.IntRange(least, most).Draw(t, "windowed"))
+	return b
+}
+
+// drawBench draws all but the pools.
+func drawBench(t *rapid.T) *bench {
+	return &bench{
+		layout: Layout{
+			BlockTokens: rapid.IntRange(1, 4).Draw(t, "tpb"), KVHeads: 1, HeadDim: 1, DType: F16,
+			Groups: []LayerGroup{{Layers: []int{0}}, {Window: rapid.IntRange(1, 9).Draw(t, "window"), Layers: []int{1}}},
+		},
+		grow: rapid.Bool().Draw(t, "grow"), reuse: rapid.Bool().Draw(t, "reuse"),
+	}
+}
+
+// pools makes the manager and its memory.
+func (b *bench) pools(t *rapid.T, sizes ...int) {
+	b.cells = nil
 	for _, n := range sizes {
 		group := make([][]uint64, n)
 		for i := range group {
-			group[i] = make([]uint64, tpb)
+			group[i] = make([]uint64, b.layout.BlockTokens)
 		}
 		b.cells = append(b.cells, group)
 	}
-	o := Options{Reuse: rapid.Bool().Draw(t, "reuse"), Chunk: 5, Freed: func(g int, blk BlockID) {
+	o := Options{Reuse: b.reuse, Chunk: benchChunk, Freed: func(g int, blk BlockID) {
 		for i := range b.cells[g][blk] {
 			b.cells[g][blk][i] = poison
 		}
 	}}
 	var err error
-	if rapid.Bool().Draw(t, "grow") {
+	if b.grow {
 		b.m, err = NewGrow(b.layout, sizes, o)
 	} else {
 		b.m, err = NewReserve(b.layout, sizes, o)
@@ -65,7 +82,6 @@ func newBench(t *rapid.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
 }
 
 // cell is where a request's token lies in a group, or nil if it is not resident.
@@ -120,11 +136,18 @@ func (b *bench) copies(r *request) {
 	b.m.Copied(r.h)
 }
 
-func (b *bench) admit(t *rapid.T) {
+func drawRequest(t *rapid.T) *request {
 	r := &request{tokens: rapid.SliceOfN(rapid.Int32Range(0, 1), 1, 16).Draw(t, "tokens")}
-	prompt := rapid.IntRange(1, len(r.tokens)).Draw(t, "prompt")
-	r.received = rapid.Bool().Draw(t, "received")
-	r.demand = Demand{Prompt: prompt, Tokens: len(r.tokens), Received: r.received}
+	r.demand = Demand{
+		Prompt: rapid.IntRange(1, len(r.tokens)).Draw(t, "prompt"), Tokens: len(r.tokens),
+		Received: rapid.Bool().Draw(t, "received"),
+	}
+	return r
+}
+
+func (b *bench) admit(t *rapid.T) {
+	r := drawRequest(t)
+	prompt := r.demand.Prompt
 	if b.m.Fits(r.demand) != nil {
 		return // an engine refuses it
 	}
@@ -135,12 +158,12 @@ func (b *bench) admit(t *rapid.T) {
 		}
 		return
 	}
-	if most := prompt - 1; h.Cached > most && !r.received || h.Cached > prompt {
+	if most := prompt - 1; h.Cached > most && !r.demand.Received || h.Cached > prompt {
 		t.Fatalf("%d of a prompt of %d are cached", h.Cached, prompt)
 	}
 	r.h, r.done = h, h.Cached
 	b.copies(r)
-	if r.received {
+	if r.demand.Received {
 		b.receive(t, r, prompt)
 	}
 	b.visible(t, r, r.done)
@@ -208,7 +231,7 @@ func (b *bench) give(t *rapid.T) {
 // req: PIPE-36
 func TestManagersKeepContent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := newBench(t)
+		b := newBench(t, 4, 24)
 		t.Repeat(map[string]func(*rapid.T){
 			"admit":   b.admit,
 			"compute": b.compute,

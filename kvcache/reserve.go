@@ -15,7 +15,7 @@ func NewReserve(layout Layout, blocks []int, o Options) (*Reserve, error) {
 
 // Admit is of Manager.
 func (r *Reserve) Admit(d Demand, tokens []int32) (*Holding, bool) {
-	return r.admit(d, tokens, func(int) int { return d.Tokens })
+	return r.admit(d, r.find(d, tokens), func(int) int { return d.Tokens })
 }
 
 // Extend is of Manager: everything is there already.
