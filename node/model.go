@@ -25,7 +25,7 @@ func openRunner(c EngineConfig) (runner.Runner, error) {
 		}
 		return opened(emulated.Open(name, emulated.Options{BlockTokens: c.BlockTokens, KV: dtype}))
 	}
-	opt := reference.Options{BlockTokens: c.BlockTokens, KV: dtype}
+	opt := reference.Options{BlockTokens: c.BlockTokens, KV: dtype, Parallel: c.parallel()}
 	if c.Model == EmbeddedModel {
 		return opened(reference.Load(models.TinyName, models.Tiny, opt))
 	}
