@@ -110,13 +110,11 @@ func or(words []string) string {
 type side struct {
 	*Servers
 	path string
-	// sends: these engines send KV.
-	sends bool
 }
 
 // sides are c's sections; changing them changes c.
 func (c *Config) sides() []side {
-	return []side{{&c.ContextServers, contextServers, true}, {&c.GenerationServers, generationServers, false}}
+	return []side{{&c.ContextServers, contextServers}, {&c.GenerationServers, generationServers}}
 }
 
 func (s side) pipelined() bool { return *s.Transceiver.EnablePipelinedTransfer }

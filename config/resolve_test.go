@@ -106,7 +106,6 @@ func TestPipeliningTable(t *testing.T) {
 			add(pipelined && style == "context_first", "schedule_style")
 			add(pipelined && !chunked, path+"enable_chunked_prefill")
 			add(pipelined && bounce > 0, path+"cache_transceiver_config.kv_cache_bounce_size_mb")
-			add(pipelined && stages > 1 && sends, path+"pipeline_parallel_size")
 			add(backend != "DEFAULT" && backend != "TCP", path+"cache_transceiver_config.backend")
 			add(runtime != "auto" && runtime != "go", path+"cache_transceiver_config.transceiver_runtime")
 			_, _, err := Resolve(c)
@@ -145,7 +144,6 @@ func TestRefusalsNamePipelining(t *testing.T) {
 		func(c *Config) { c.ContextServers.Transceiver.KVCacheBounceSizeMB = new(1) },
 		func(c *Config) { c.ContextServers.Transceiver.Backend = new("MPI") },
 		func(c *Config) { c.ContextServers.Transceiver.TransceiverRuntime = new("CPP") },
-		func(c *Config) { c.ContextServers.PipelineParallelSize = new(2) },
 	} {
 		c := Config{}
 		c.ContextServers.Transceiver.EnablePipelinedTransfer = new(true)

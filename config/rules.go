@@ -9,7 +9,6 @@ var rules = []func(Config) []Finding{
 	styleForPipelining,
 	chunksForPipelining,
 	noBounceForPipelining,
-	oneStageForPipelining,
 	countOfURLs,
 	equalBlocks,
 }
@@ -52,17 +51,6 @@ func noBounceForPipelining(c Config) (faults []Finding) {
 	for _, s := range c.sides() {
 		if mb := *s.Transceiver.KVCacheBounceSizeMB; s.pipelined() && mb > 0 {
 			faults = append(faults, s.at(bounceKey, "%d: %s needs 0, because a bounce buffer gathers the whole request first", mb, pipelining))
-		}
-	}
-	return faults
-}
-
-// oneStageForPipelining: until each stage sends its own layers (PIPE-30), a chunk is complete
-// on no stage of a sender (PIPE-23). The receiver may have stages.
-func oneStageForPipelining(c Config) (faults []Finding) {
-	for _, s := range c.sides() {
-		if n := *s.PipelineParallelSize; s.sends && s.pipelined() && n > 1 {
-			faults = append(faults, s.at("pipeline_parallel_size", "%d: %s needs 1, because no stage of the sender holds all layers of a chunk", n, pipelining))
 		}
 	}
 	return faults
