@@ -24,7 +24,7 @@ type Desc struct {
 type List []Desc
 
 // Transfer is one asynchronous write or read: for each i the bytes of Local[LocalIdx[i]] and
-// Remote[RemoteIdx[i]], which have the same length.
+// Remote[RemoteIdx[i]], which have the same length. Its slices are not changed until Done.
 type Transfer struct {
 	// ID comes back in Done. It is the caller's, unique among its transfers in flight.
 	ID        uint64
@@ -70,17 +70,19 @@ type Agent interface {
 	Write(t Transfer)
 	Read(t Transfer)
 	// Notify sends a small message alone; it is lost only with the connection. It never
-	// waits behind bulk.
+	// waits behind bulk. The payload is copied. Messages alone arrive in order, and so do the
+	// notices of one epoch's writes.
 	Notify(peer wire.Life, payload []byte)
-	// Grant opens a receive epoch: its peer may write into these ranges, and no others.
+	// Grant opens a receive epoch: its peer may write into these ranges, and no others. An
+	// epoch's number is not used twice.
 	Grant(epoch uint64, peer wire.Life, ranges []Desc)
 	// Revoke closes a receive epoch. Revoked follows once no further byte can land: a frame
 	// that is being received is finished, or its connection closed.
 	Revoke(epoch uint64)
 	// Drop closes the connections with a peer; PeerLost follows if it was up.
 	Drop(peer wire.Life, cause error)
-	// Events is closed after Close. The reader must keep up: agents queue without bound but
-	// in order.
+	// Events is closed after Close and is read until then. The reader must keep up: agents
+	// queue without bound but in order.
 	Events() <-chan Event
 	// Close ends every connection and waits until no registered byte is touched any more.
 	Close(ctx context.Context) error

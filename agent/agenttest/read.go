@@ -28,7 +28,7 @@ func readLands(s *suite) {
 	// Many at once, and the peer reads back meanwhile what is not written.
 	for i := range int32(20) {
 		a.Read(s.transfer(b, 0, seq(8*i, 8), seq(8*(19-i), 8), ""))
-		b.Read(s.transfer(a, 0, []int32{250}, []int32{255}, ""))
+		b.Read(s.transfer(a, 0, []int32{200 + i}, []int32{255}, ""))
 	}
 	for range 20 {
 		if d := await(a, every[agent.Done]); d.Err != nil {

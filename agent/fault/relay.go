@@ -1,6 +1,8 @@
 package fault
 
 import (
+	"errors"
+
 	"kvferry/agent"
 	"kvferry/wire"
 )
@@ -21,15 +23,17 @@ func (p *passed) add(id uint64, peer wire.Life) {
 	p.count[peer]++
 }
 
-func (p *passed) remove(id uint64) {
+// remove says whether the transfer was there.
+func (p *passed) remove(id uint64) bool {
 	peer, ok := p.peer[id]
 	if !ok {
-		return
+		return false
 	}
 	delete(p.peer, id)
 	if p.count[peer]--; p.count[peer] == 0 {
 		delete(p.count, peer)
 	}
+	return true
 }
 
 // relay passes the inner agent's events on. A transfer may be passed on just when its peer is
@@ -41,10 +45,7 @@ func (a *Agent) relay() {
 	for e := range a.Agent.Events() {
 		switch e := e.(type) {
 		case agent.Done:
-			a.mu.Lock()
-			a.passed.remove(e.ID)
-			a.mu.Unlock()
-			a.events.Push(e)
+			a.events.Push(a.ended(e))
 		case agent.PeerLost:
 			a.lost(e)
 			waiting = append(waiting, e)
@@ -59,6 +60,21 @@ func (a *Agent) relay() {
 			waiting = waiting[1:]
 		}
 	}
+}
+
+// ended forgets a transfer. One that came to the inner agent too late to find its peer was in
+// flight for the caller, so it is lost with the peer.
+func (a *Agent) ended(d agent.Done) agent.Done {
+	a.mu.Lock()
+	known := a.passed.remove(d.ID)
+	a.mu.Unlock()
+	var e *agent.Error
+	if known && errors.Is(d.Err, agent.ErrUnknownPeer) && errors.As(d.Err, &e) {
+		lost := *e
+		lost.Cause = agent.Lost(e.Cause)
+		d.Err = &lost
+	}
+	return d
 }
 
 func (a *Agent) mustWait(e agent.Event) bool {

@@ -36,8 +36,10 @@ func TestPeerLostWaitsForDone(t *testing.T) {
 		in.events <- agent.PeerLost{Peer: peer, Err: errors.New("gone")}
 		in.events <- agent.PeerUp{Hello: wire.Hello{Life: peer}}
 		synctest.Wait()
-		in.events <- agent.Done{ID: 3, Err: agent.ErrUnknownPeer}
-		next[agent.Done](t, a)
+		in.events <- agent.Done{ID: 3, Err: &agent.Error{Op: "write", Peer: peer, Cause: agent.ErrUnknownPeer}}
+		if d := next[agent.Done](t, a); !errors.Is(d.Err, agent.ErrPeerLost) {
+			t.Error(d.Err)
+		}
 		next[agent.PeerLost](t, a)
 		next[agent.PeerUp](t, a)
 		if err := a.Close(t.Context()); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -119,7 +120,11 @@ func (l *link) bury() {
 	}
 	l.mu.Unlock()
 	err := &agent.Error{Op: "connection", Peer: l.hello.Life, Addr: l.control.RemoteAddr().String(), Cause: cause}
-	l.a.log.Warn("peer lost", "peer", l.hello.Life, "err", cause)
+	level := slog.LevelWarn
+	if errors.Is(cause, agent.ErrClosed) {
+		level = slog.LevelInfo
+	}
+	l.a.log.Log(context.Background(), level, "peer lost", "peer", l.hello.Life, "err", cause)
 	l.a.peers.release(l.slot, func() { l.a.events.Push(agent.PeerLost{Peer: l.hello.Life, Err: err}) })
 }
 
@@ -138,8 +143,8 @@ type op struct {
 	cut    *cut.Cutter // of a write the parts to send, of a read the parts to land
 	parts  uint32      // parts sent or landed
 	whole  bool        // the last part is on its way
-	// busy says that a goroutine touches the local blocks now. What ends the transfer then
-	// is kept in over and err until it does not.
+	// busy says that a write's blocks are being sent now. What ends the transfer then is kept
+	// in over and err until they are not.
 	busy bool
 	over bool
 	err  error

@@ -147,12 +147,11 @@ func (n *lane) takeData(d wire.ReadData) error {
 	case d.Last:
 		l.end(o, nil)
 	}
-	l.idle(o)
 	return err
 }
 
-// reading finds the read that a part belongs to and makes it busy, or gives nil where the read
-// has ended before.
+// reading finds the read that a part belongs to, or gives nil where that has ended before. We
+// alone end it, but for the end of the link, which waits for us.
 func (n *lane) reading(d wire.ReadData) (*op, cut.Part, error) {
 	l := n.l
 	l.mu.Lock()
@@ -169,6 +168,6 @@ func (n *lane) reading(d wire.ReadData) (*op, cut.Part, error) {
 		return nil, cut.Part{}, fmt.Errorf("part %d of read %d has %d bytes where %d were asked for",
 			d.Part, d.Transfer, d.Bytes, p.Bytes)
 	}
-	o.busy, o.parts = true, o.parts+1
+	o.parts++
 	return o, p, nil
 }
