@@ -119,3 +119,21 @@ func TestEndedKeepsNothing(t *testing.T) {
 		t.Error("timers are left after their time")
 	}
 }
+
+// TestOfferedAreBounded: finished prefills are remembered while nobody has registered for them,
+// and not for longer, though no pool ever runs short.
+//
+// req: PIPE-35
+func TestOfferedAreBounded(t *testing.T) {
+	e := flood(t)
+	for i := range 100 {
+		id := fmt.Sprint("r", i)
+		e.Step(0, Submit{Request{ID: id, Leg: PrefillLeg, Tokens: tokensOf(4), MaxTokens: 1}})
+		e.Step(0, Computed{Results: []Sampled{{}}})
+		e.Step(0, registerOf(id))
+		e.Step(0, CopyDone{ID: uint64(i + 1)})
+		if n := len(e.send.offered); n > 1 || e.Counts().Send != 0 {
+			t.Fatalf("after %d requests that ended, %d are remembered and %d send", i+1, n, e.Counts().Send)
+		}
+	}
+}

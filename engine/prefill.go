@@ -202,6 +202,7 @@ func (e *Engine) chunkSent(now int64, p part, drawn *Sampled, err error) {
 		e.running = without(e.running, s)
 		s.state = computed
 		if !s.send.HasReceiver() {
+			e.idlePrefill() // drops those in front that are none any more
 			e.send.offered = append(e.send.offered, s)
 		}
 	}

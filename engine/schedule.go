@@ -32,7 +32,7 @@ func (e *Engine) admit(now int64) {
 		e.queue = without(e.queue, s)
 		e.running = append(e.running, s)
 		s.done = s.hold.Cached
-		if !s.started {
+		if !s.started && len(s.output) == 0 {
 			s.cached = s.hold.Cached
 		}
 		if s.demand().Received {

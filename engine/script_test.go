@@ -37,9 +37,9 @@ type script struct {
 	out []Work // the pass that is out
 }
 
-// newScript reads: engine role=.. [windows=(0,..)] [blocks=(N,..)] [seqs=4] [waiting=8]
-// [chunk=N] [monolithic] [context=64] [no-fencing]. A block holds 4 tokens. Without chunk=
-// prompts are not cut.
+// newScript reads: engine role=.. [windows=(0,..)] [state=BYTES] [blocks=(N,..)] [grow] [reuse]
+// [seqs=4] [waiting=8] [chunk=N] [monolithic] [context=64] [no-fencing] [checksum]. A block holds
+// 4 tokens. Without chunk= prompts are not cut. state= adds a recurrent group.
 func newScript(t *testing.T, d *datadriven.TestData) *script {
 	windows := ints(t, d, "windows", 0)
 	cfg := Config{
@@ -49,7 +49,11 @@ func newScript(t *testing.T, d *datadriven.TestData) *script {
 		Chunked: d.HasArg("chunk"), ChunkTokens: arg(t, d, "chunk", 0),
 		Pipelined: d.HasArg("chunk") && !d.HasArg("monolithic"),
 		Timeout:   int64(12 * time.Second), Context: arg(t, d, "context", 64),
-		Ends: []int32{0}, Text: letter, Fencing: !d.HasArg("no-fencing"),
+		Ends: []int32{0}, Text: letter, Fencing: !d.HasArg("no-fencing"), Checksum: d.HasArg("checksum"),
+		Grow: d.HasArg("grow"), Reuse: d.HasArg("reuse"),
+	}
+	if d.HasArg("state") {
+		cfg.Layout.Groups = append(cfg.Layout.Groups, kvcache.LayerGroup{Layers: []int{len(windows)}, StateBytes: arg(t, d, "state", 0)})
 	}
 	for cfg.Role.String() != arg(t, d, "role", "aggregated") {
 		cfg.Role++
@@ -103,6 +107,8 @@ func (s *script) event(t *testing.T, d *datadriven.TestData) Event {
 		return PeerLost{Peer: peer, Err: cause}
 	case "copied": // copied copy=N [err=..]
 		return CopyDone{ID: arg(t, d, "copy", uint64(0)), Err: cause}
+	case "verified": // verified [epoch=1] [slice=0] [sum=N]
+		return Verified{Epoch: arg(t, d, "epoch", uint64(1)), Slice: arg(t, d, "slice", 0), Sum: arg(t, d, "sum", uint32(0))}
 	case "revoked": // revoked epoch=N
 		return EpochRevoked{Epoch: arg(t, d, "epoch", uint64(0))}
 	}
@@ -146,7 +152,8 @@ func (s *script) computed(tokens []int, err error) Computed {
 
 // message reads: register id=.. prompt=N [epoch=7] [task=3] [dst-start=N] [hash=other]
 // | withdraw id=.. [epoch=7] | progress [task=0] [epoch=1]
-// | result [task=0] [epoch=1] [slice=0] [last=COUNT] [token=N] [status=..] [drained]
+// | result [task=0] [epoch=1] [slice=0] [last=COUNT] [token=N] [cached=N] [blocks=(FROM,TO)]
+// [sum=N] [status=..] [drained]
 func (s *script) message(t *testing.T, d *datadriven.TestData) wire.Message {
 	id := arg(t, d, "id", "a")
 	switch d.Cmd {
@@ -158,7 +165,11 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) wire.Message {
 		}
 		for _, g := range s.cfg.Layout.Groups {
 			var list []int32
-			for b := kvcache.StaleEnd(n, g.Window, 4); b < s.cfg.Layout.TotalBlocks(n); b++ {
+			first, end := kvcache.StaleEnd(n, g.Window, 4), s.cfg.Layout.TotalBlocks(n)
+			if g.Recurrent() {
+				first, end = 0, 1
+			}
+			for b := first; b < end; b++ {
 				list = append(list, int32(b))
 			}
 			m.Blocks = append(m.Blocks, list)
@@ -180,9 +191,14 @@ func resultOf(t *testing.T, d *datadriven.TestData, id string) *wire.Result {
 		Request: id, Task: arg(t, d, "task", uint32(0)), Epoch: arg(t, d, "epoch", uint64(1)),
 		Slice: arg(t, d, "slice", uint32(0)), Last: d.HasArg("last") || d.HasArg("drained"),
 		Count: arg(t, d, "last", uint32(0)), Status: wire.StatusOK, Bytes: 16,
+		Checksum: arg(t, d, "sum", uint32(0)),
+	}
+	if a, ok := d.Arg("blocks"); ok {
+		a.Scan(t, 0, &m.Start)
+		a.Scan(t, 1, &m.End)
 	}
 	if d.HasArg("last") {
-		m.Aux = &wire.Aux{First: wire.TokenLogprob{Token: arg(t, d, "token", int32(1))}}
+		m.Aux = &wire.Aux{First: wire.TokenLogprob{Token: arg(t, d, "token", int32(1))}, Cached: arg(t, d, "cached", uint32(0))}
 	}
 	for m.Status.String() != arg(t, d, "status", "ok") {
 		m.Status++

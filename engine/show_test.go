@@ -53,6 +53,8 @@ func showOutput(o Output) string {
 			blocks += len(g.Src)
 		}
 		return fmt.Sprintf("copy %d to %s under epoch %d: %d blocks, then %s", o.ID, lifeName(o.Peer), o.Epoch, blocks, showMessage(o.Notice))
+	case Verify:
+		return fmt.Sprintf("verify slice %d of rank %d under epoch %d: %v", o.Slice, o.Writer, o.Epoch, o.Groups)
 	case transfer.Notify:
 		return fmt.Sprintf("notify %s: %s", lifeName(o.Peer), showMessage(o.Msg))
 	case transfer.Grant:
@@ -88,7 +90,11 @@ func showFinish(f Finish) string {
 	if len(f.Text) > 0 {
 		s += fmt.Sprintf(" shows %q", f.Text)
 	}
-	return s + fmt.Sprintf(", %d+%d tokens", f.Prompt, f.Completion)
+	s += fmt.Sprintf(", %d+%d tokens", f.Prompt, f.Completion)
+	if f.Cached > 0 {
+		s += fmt.Sprintf(", %d cached", f.Cached)
+	}
+	return s
 }
 
 func showMessage(m wire.Message) string {
