@@ -130,7 +130,7 @@ func (c *write) sum() (sum uint32) {
 // verify sums up what a slice brought, and says so a moment later.
 func (p *proc) verify(o engine.Verify) {
 	w := p.w
-	w.after(w.jitter('y', o.Epoch, uint64(o.Slice))/8, func() {
+	w.after(w.jitter('y', o.Epoch, uint64(o.Slice))/2, func() {
 		if p.dead {
 			return
 		}

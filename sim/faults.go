@@ -128,7 +128,11 @@ func (w *world) strikeNode(n *node, f Fault) {
 
 // cancel has the client hang up, or one engine abort its leg.
 func (w *world) cancel(f Fault) {
-	r := w.requests[f.Request-1]
+	victim := f.Request
+	if f.Victim > 0 {
+		victim = f.Victim
+	}
+	r := w.requests[victim-1]
 	if f.Leg == "" {
 		w.answer(r, errHungUp)
 		return

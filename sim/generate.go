@@ -67,6 +67,12 @@ func Generate(seed uint64, on Faults, nodes Nodes) Plan {
 		p.Requests = append(p.Requests, d.request(p, names))
 	}
 	d.pools(&p, on["pressure"])
+	if on["pressure"] && d.one(4) {
+		d.crowd(&p)
+		if on["slow"] && d.one(2) {
+			d.starve(&p, on)
+		}
+	}
 	if !on["slow"] {
 		// The links are fast enough for all blocks of all requests within the time-out.
 		p.Cluster.BlockTime = max(1, p.Cluster.BlockTime*min(p.Cluster.Timeout/3, p.wire())/p.wire())
@@ -176,6 +182,55 @@ func (d dice) pools(p *Plan, pressure bool) {
 	p.Cluster.PrefillBlocks, p.Cluster.DecodeBlocks = max(probeBlocks, size()), max(probeBlocks, size())
 }
 
+// crowd has all requests come at once to one prefill engine, which takes blocks as it needs them
+// and has few, over links that are never its bottleneck: so a request waits in mid-prefill with
+// nothing in flight, and may have to give way.
+func (d dice) crowd(p *Plan) {
+	c := &p.Cluster
+	c.PrefillGrow, c.Chunk, c.Pipelined = true, d.between(2, 40), true
+	longest := 0
+	for _, r := range p.Requests {
+		longest = max(longest, ceilDiv(r.Prompt+r.Max, c.BlockTokens))
+	}
+	c.PrefillBlocks = max(probeBlocks, longest+d.IntN(longest/2+1))
+	c.BlockTime, c.Latency = int64(time.Microsecond), d.spell(time.Microsecond, 50*time.Microsecond)
+	for i := range p.Requests {
+		r := &p.Requests[i]
+		r.At = d.spell(0, time.Millisecond)
+		if r.Prefill != "" {
+			r.Prefill = "p0"
+		}
+	}
+}
+
+// starve makes the first request's link so slow that it holds most of the prefill engine's
+// blocks for long, while the second has begun and cannot go on; and strikes that one.
+func (d dice) starve(p *Plan, on Faults) {
+	c := &p.Cluster
+	c.Decode, c.Seqs, c.Chunk, c.PassToken = max(2, c.Decode), 14, d.between(4, 8), 0
+	p.Requests[0] = Request{Prompt: 24, Max: 1, IgnoreEOS: true, Prefill: "p0", Decode: "d0"}
+	for i := range p.Requests[1:] {
+		r := &p.Requests[i+1]
+		r.At, r.Prefill, r.Decode = int64(1+i), "p0", "d1"
+		if i == 0 {
+			r.Prompt, r.Skew, r.Like = 24, choose(d, 0, d.spell(0, 40*time.Millisecond)), 0
+		}
+	}
+	first := ceilDiv(24, c.BlockTokens)
+	c.PrefillBlocks = first + ceilDiv(c.Chunk, c.BlockTokens) + d.between(0, 1)
+	c.DecodeBlocks = max(c.DecodeBlocks, 4*first)
+	slow := c.Timeout / 2 / c.BlockTime / int64(first)
+	p.Faults = []Fault{{Kind: Slow, Node: "p0", Peer: "d0", For: c.Timeout / 2, By: int(slow)}}
+	passes := time.Duration(c.Pass) * time.Duration(24/c.Chunk)
+	strike := Fault{Kind: Drop, Node: "p0", Peer: "d1", At: d.spell(passes, 3*passes)}
+	if len(p.Requests) > 1 && on["cancel"] && d.one(2) {
+		strike = Fault{Kind: Cancel, Request: 2, Leg: choose(d, "prefill", "decode"), At: strike.At}
+	}
+	if on[string(strike.Kind)] {
+		p.Faults = append(p.Faults, strike)
+	}
+}
+
 // fault draws one fault of those that are switched on.
 func (d dice) fault(p Plan, on Faults) (Fault, bool) {
 	var kinds, garble []Kind
@@ -251,6 +306,9 @@ func (d dice) target(p Plan, f *Fault) {
 	switch f.Kind {
 	case Cancel:
 		f.Leg = choose(d, "", "", "prefill", "decode")
+		if d.one(3) {
+			f.Victim = d.between(1, len(p.Requests))
+		}
 	case Crash:
 		f.Node, f.Host = choose(d, prefill, decode), d.one(4)
 		f.For = choose(d, 0, d.spell(0, 2*time.Millisecond), d.spell(0, timeout))

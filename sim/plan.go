@@ -104,8 +104,10 @@ type Fault struct {
 
 	Node, Peer string
 	For        int64
-	// Leg is which leg a Cancel aborts: prefill, decode, or neither when the client hangs up.
-	Leg string
+	// Leg is which leg a Cancel aborts: prefill, decode, or neither when the client hangs up;
+	// Victim is whose, if not Request's.
+	Leg    string
+	Victim int
 	// Host: the whole machine of a crashed node is gone, so that nobody tells its peers.
 	Host bool
 	By   int
@@ -265,7 +267,7 @@ func (p Plan) checkFault(f Fault) error {
 			return fmt.Errorf("want a message to strike")
 		}
 	case Cancel:
-		if f.Request < 1 {
+		if f.Request < 1 || f.Victim < 0 {
 			return fmt.Errorf("want a request")
 		}
 	case Garble:
@@ -278,8 +280,8 @@ func (p Plan) checkFault(f Fault) error {
 	if f.On == "" && f.At < 0 || f.On != "" && (f.Request < 1 || f.Nth < 1) {
 		return fmt.Errorf("want an instant, or a request's point and its count")
 	}
-	if f.Request > len(p.Requests) {
-		return fmt.Errorf("no request r%d", f.Request)
+	if n := max(f.Request, f.Victim); n > len(p.Requests) {
+		return fmt.Errorf("no request r%d", n)
 	}
 	return nil
 }

@@ -132,9 +132,15 @@ func (f *Fault) fields() []field {
 		}
 		return "r" + strconv.Itoa(f.Request)
 	}, func(s string) (err error) { f.Request, err = requestNumber(s); return err }}
+	victim := field{"victim", func() string {
+		if f.Victim == 0 {
+			return ""
+		}
+		return "r" + strconv.Itoa(f.Victim)
+	}, func(s string) (err error) { f.Victim, err = requestNumber(s); return err }}
 	return []field{
 		word("node", &f.Node), word("peer", &f.Peer), duration("at", &f.At), request, on,
-		duration("after", &f.After), duration("for", &f.For), word("leg", &f.Leg), yesNo("host", &f.Host),
+		duration("after", &f.After), duration("for", &f.For), word("leg", &f.Leg), victim, yesNo("host", &f.Host),
 		number("by", &f.By), word("field", &f.Field),
 	}
 }

@@ -56,11 +56,13 @@ func (s *shrinker) dropRequests() bool {
 		p.Requests = cut(p.Requests, from, to)
 		p.Faults = nil
 		for _, f := range s.plan.Faults {
-			switch {
-			case f.Request > to:
-				f.Request -= to - from
-			case f.Request > from:
+			if f.Request > from && f.Request <= to || f.Victim > from && f.Victim <= to {
 				continue
+			}
+			for _, n := range []*int{&f.Request, &f.Victim} {
+				if *n > to {
+					*n -= to - from
+				}
 			}
 			p.Faults = append(p.Faults, f)
 		}
