@@ -354,9 +354,6 @@ func (s *Send) post(now int64, i int, plan []GroupCopy) {
 			sl.open++
 			sl.bytes += s.ranks.Bytes(w, plan)
 			s.own.Use()
-			if s.spans.open == 0 {
-				s.active = now
-			}
 			s.spans.begin(now)
 		}
 	}
