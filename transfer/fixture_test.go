@@ -34,12 +34,20 @@ func layoutOf(tpb int, windows ...int) kvcache.Layout {
 func srcBlock(group, logical int) kvcache.BlockID { return kvcache.BlockID(100*group + logical) }
 func dstBlock(group, logical int) kvcache.BlockID { return srcBlock(group, logical) + 50 }
 
+// blocksOf is how many blocks of a group tokens take: a state takes one.
+func blocksOf(l kvcache.Layout, g, tokens int) int {
+	if l.Groups[g].Recurrent() {
+		return 1
+	}
+	return l.TotalBlocks(tokens)
+}
+
 // srcTables is a prompt reserved whole.
 func srcTables(l kvcache.Layout, prompt int) []kvcache.BlockTable {
 	var tables []kvcache.BlockTable
 	for g := range l.Groups {
 		var t kvcache.BlockTable
-		for b := range l.TotalBlocks(prompt) {
+		for b := range blocksOf(l, g, prompt) {
 			t.Blocks = append(t.Blocks, srcBlock(g, b))
 		}
 		tables = append(tables, t)
@@ -52,7 +60,7 @@ func dstTables(l kvcache.Layout, prompt, tokens int) []kvcache.BlockTable {
 	var tables []kvcache.BlockTable
 	for g, group := range l.Groups {
 		t := kvcache.BlockTable{First: kvcache.StaleEnd(prompt, group.Window, l.BlockTokens)}
-		for b := t.First; b < l.TotalBlocks(tokens); b++ {
+		for b := t.First; b < blocksOf(l, g, tokens); b++ {
 			t.Blocks = append(t.Blocks, dstBlock(g, b))
 		}
 		tables = append(tables, t)

@@ -15,16 +15,17 @@ type receiveScript struct {
 	now  int64
 }
 
-// newReceiveScript reads: new prompt=N [tpb=4] [windows=(0,..)] [tokens=N] [writers=1]
-// [start=N] [no-fencing]
+// newReceiveScript reads: new prompt=N [tpb=4] [windows=(0,..)] [state=BYTES] [tokens=N]
+// [writers=1] [start=N] [no-fencing] [checksum]
 func newReceiveScript(t *testing.T, d *datadriven.TestData) *receiveScript {
-	l := layoutOf(arg(t, d, "tpb", 4), windows(t, d)...)
+	l := scriptLayout(t, d)
 	prompt := arg(t, d, "prompt", 10)
 	r := &receiveScript{}
 	r.recv = NewReceive(ReceiveConfig{
 		Request: "r", Task: 3, Epoch: 7, Layout: l, PromptLen: prompt, TokenHash: wire.TokenHash(tokensOf(prompt)),
 		DstStart: arg(t, d, "start", 0), Tables: dstTables(l, prompt, arg(t, d, "tokens", prompt)),
-		Writers: arg(t, d, "writers", 1), Fencing: !d.HasArg("no-fencing"), Timeout: duration(t, d, "12s"),
+		Writers: arg(t, d, "writers", 1), Checksum: d.HasArg("checksum"),
+		Fencing: !d.HasArg("no-fencing"), Timeout: duration(t, d, "12s"),
 	}, r.now)
 	return r
 }
@@ -45,6 +46,10 @@ func (r *receiveScript) run(t *testing.T, d *datadriven.TestData) {
 		r.recv.Step(r.now, PeerGone{Peer: peer, Err: errOf("reset")})
 	case "cancel":
 		r.recv.Step(r.now, Cancel{Cause: causeOf(arg(t, d, "cause", "cancelled"))})
+	case "verified": // verified slice=N [writer=N] sum=N
+		r.recv.Step(r.now, Verified{
+			Slice: arg(t, d, "slice", 0), Writer: arg(t, d, "writer", 0), Sum: arg(t, d, "sum", uint32(0)),
+		})
 	case "revoked":
 		r.recv.Step(r.now, Revoked{})
 	case "tick":
@@ -55,13 +60,18 @@ func (r *receiveScript) run(t *testing.T, d *datadriven.TestData) {
 }
 
 // result reads: result slice=N [last=COUNT] [aux=TOKEN] [writer=N] [epoch=N] [peer=P]
-// [request=R], or
+// [request=R] [blocks=(FROM,TO)] [bytes=32] [sum=N], or
 // result status=failed|cancelled|refused|gone [drained]
 func result(t *testing.T, d *datadriven.TestData) *wire.Result {
 	m := &wire.Result{
 		Request: arg(t, d, "request", "r"), Task: 3, Epoch: arg(t, d, "epoch", uint64(7)), Writer: uint16(arg(t, d, "writer", 0)),
 		Slice: arg(t, d, "slice", uint32(0)), Last: d.HasArg("last") || d.HasArg("drained"),
-		Count: arg(t, d, "last", uint32(0)), Status: wire.StatusOK, Bytes: 32,
+		Count: arg(t, d, "last", uint32(0)), Status: wire.StatusOK,
+		Bytes: arg(t, d, "bytes", uint64(32)), Checksum: arg(t, d, "sum", uint32(0)),
+	}
+	if a, ok := d.Arg("blocks"); ok {
+		a.Scan(t, 0, &m.Start)
+		a.Scan(t, 1, &m.End)
 	}
 	if d.HasArg("aux") {
 		m.Aux = &wire.Aux{First: wire.TokenLogprob{Token: arg(t, d, "aux", int32(0))}}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+
+	"kvferry/kvcache"
 )
 
 // TestSend and TestReceive run the scripts of testdata. A line is an event; what follows it
@@ -73,6 +75,16 @@ func windows(t *testing.T, d *datadriven.TestData) []int {
 		a.Scan(t, i, &list[i])
 	}
 	return list
+}
+
+// scriptLayout is the layout that new makes: a group a window, and behind them one that keeps a
+// state of state= bytes, if there is one.
+func scriptLayout(t *testing.T, d *datadriven.TestData) kvcache.Layout {
+	l := layoutOf(arg(t, d, "tpb", 4), windows(t, d)...)
+	if d.HasArg("state") {
+		l.Groups = append(l.Groups, kvcache.LayerGroup{Layers: []int{len(l.Groups)}, StateBytes: arg(t, d, "state", 0)})
+	}
+	return l
 }
 
 func errOf(text string) error {

@@ -20,12 +20,12 @@ type sendScript struct {
 	now    int64
 }
 
-// newSendScript reads: new prompt=N [tpb=4] [windows=(0,..)] [monolithic] [hit=N]
+// newSendScript reads: new prompt=N [tpb=4] [windows=(0,..)] [state=BYTES] [monolithic] [hit=N]
 func newSendScript(t *testing.T, d *datadriven.TestData) *sendScript {
 	s := &sendScript{first: true, cursor: arg(t, d, "hit", 0)}
 	prompt := arg(t, d, "prompt", 16)
 	s.cfg = SendConfig{
-		Request: "r", Layout: layoutOf(arg(t, d, "tpb", 4), windows(t, d)...), PromptLen: prompt,
+		Request: "r", Layout: scriptLayout(t, d), PromptLen: prompt,
 		TokenHash: wire.TokenHash(tokensOf(prompt)), Pipelined: !d.HasArg("monolithic"), Timeout: duration(t, d, "12s"),
 	}
 	s.tables = srcTables(s.cfg.Layout, prompt)
@@ -47,8 +47,10 @@ func (s *sendScript) run(t *testing.T, d *datadriven.TestData) {
 		s.cursor, s.first = arg(t, d, "to", 0), true
 	case "register":
 		s.send.Step(s.now, s.registration(t, d))
-	case "copied": // copied slice=N [err=..]
-		s.send.Step(s.now, Copied{Slice: arg(t, d, "slice", 0), Err: errOf(arg(t, d, "err", ""))})
+	case "copied": // copied slice=N [writer=N] [err=..]
+		s.send.Step(s.now, Copied{
+			Slice: arg(t, d, "slice", 0), Writer: arg(t, d, "writer", 0), Err: errOf(arg(t, d, "err", "")),
+		})
 	case "withdraw":
 		s.send.Step(s.now, Withdrawn{
 			Peer: life(arg(t, d, "peer", "D")),
@@ -77,13 +79,14 @@ func (s *sendScript) computed(t *testing.T, d *datadriven.TestData) {
 }
 
 // registration is a receiver's that fits, but for what a line changes: peer= epoch= task=
-// prompt= start= hash= groups= extra= block= pools=
+// prompt= start= hash= groups= extra= block= pools= checksum. from=(TENSOR,PIPELINE) and
+// to=(TENSOR,PIPELINE) are the ranks of either side.
 func (s *sendScript) registration(t *testing.T, d *datadriven.TestData) Registered {
 	l := s.cfg.Layout
 	m := &wire.Register{
 		Request: "r", Task: arg(t, d, "task", uint32(3)), Epoch: arg(t, d, "epoch", uint64(7)),
 		PromptLen: arg(t, d, "prompt", uint32(s.cfg.PromptLen)), TokenHash: s.cfg.TokenHash,
-		DstStart: arg(t, d, "start", uint32(0)), Blocks: dstLists(l, s.cfg.PromptLen),
+		DstStart: arg(t, d, "start", uint32(0)), Blocks: dstLists(l, s.cfg.PromptLen), Checksum: d.HasArg("checksum"),
 	}
 	if d.HasArg("hash") {
 		m.TokenHash[0]++
@@ -97,7 +100,24 @@ func (s *sendScript) registration(t *testing.T, d *datadriven.TestData) Register
 	}
 	poolBlocks := pools(l)
 	poolBlocks = poolBlocks[:arg(t, d, "pools", len(poolBlocks))]
-	return Registered{Peer: life(arg(t, d, "peer", "D")), Msg: m, PoolBlocks: poolBlocks}
+	ev := Registered{Peer: life(arg(t, d, "peer", "D")), Msg: m, PoolBlocks: poolBlocks}
+	if d.HasArg("from") || d.HasArg("to") {
+		var err error
+		if ev.Ranks, err = NewMapping(l, parallel(t, d, "from"), parallel(t, d, "to")); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+	}
+	return ev
+}
+
+// parallel reads name=(TENSOR,PIPELINE); one rank if a line says nothing.
+func parallel(t *testing.T, d *datadriven.TestData, name string) kvcache.Parallel {
+	p := kvcache.Parallel{Tensor: 1, Pipeline: 1}
+	if a, ok := d.Arg(name); ok {
+		a.Scan(t, 0, &p.Tensor)
+		a.Scan(t, 1, &p.Pipeline)
+	}
+	return p
 }
 
 func (s *sendScript) show() string {

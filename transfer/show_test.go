@@ -21,8 +21,17 @@ func showOutputs(outs []Output) string {
 func showOutput(o Output) string {
 	switch o := o.(type) {
 	case Copy:
-		return fmt.Sprintf("copy %d to %s under epoch %d:%s, then %s",
-			o.Slice, lifeName(o.Peer), o.Epoch, showGroups(o.Groups), showMessage(o.Notice))
+		how := ""
+		if o.Writer > 0 {
+			how = fmt.Sprintf(" by rank %d", o.Writer)
+		}
+		if o.Checksum {
+			how += ", summed up,"
+		}
+		return fmt.Sprintf("copy %d%s to %s under epoch %d:%s, then %s",
+			o.Slice, how, lifeName(o.Peer), o.Epoch, showGroups(o.Groups), showMessage(o.Notice))
+	case Verify:
+		return fmt.Sprintf("verify slice %d of rank %d:%s", o.Slice, o.Writer, showArrived(o.Groups))
 	case Notify:
 		return fmt.Sprintf("notify %s: %s", lifeName(o.Peer), showMessage(o.Msg))
 	case Grant:
@@ -58,11 +67,22 @@ func showGroups(groups []GroupCopy) string {
 	return b.String()
 }
 
+func showArrived(groups []GroupCopy) string {
+	var b strings.Builder
+	for _, g := range groups {
+		fmt.Fprintf(&b, " g%d %v", g.Group, g.Dst)
+	}
+	return b.String()
+}
+
 func showMessage(m wire.Message) string {
 	switch m := m.(type) {
 	case *wire.Result:
 		s := fmt.Sprintf("result(task %d epoch %d", m.Task, m.Epoch)
 		if m.Status == wire.StatusOK {
+			if m.Writer > 0 {
+				s += fmt.Sprintf(" rank %d", m.Writer)
+			}
 			s += fmt.Sprintf(" slice %d, %d bytes", m.Slice, m.Bytes)
 		}
 		if m.Last && m.Status == wire.StatusOK {
@@ -79,7 +99,11 @@ func showMessage(m wire.Message) string {
 		}
 		return s + ")"
 	case *wire.Register:
-		return fmt.Sprintf("register(task %d epoch %d prompt %d start %d blocks %v)", m.Task, m.Epoch, m.PromptLen, m.DstStart, m.Blocks)
+		s := fmt.Sprintf("register(task %d epoch %d prompt %d start %d blocks %v", m.Task, m.Epoch, m.PromptLen, m.DstStart, m.Blocks)
+		if m.Checksum {
+			s += " with checksums"
+		}
+		return s + ")"
 	case *wire.Withdraw:
 		return fmt.Sprintf("withdraw(epoch %d: %s)", m.Epoch, short(m.Reason))
 	case *wire.Progress:

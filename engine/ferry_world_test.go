@@ -1,0 +1,444 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"kvferry/engine"
+	"kvferry/kvcache"
+	"kvferry/transfer"
+	"kvferry/wire"
+)
+
+// world plays one case: it carries out what the engines say, in an order drawn at random.
+type world struct {
+	c      *ferry
+	rng    *rand.Rand
+	p, d   *host
+	in     *transfer.Mapping // from P's ranks to D's
+	reqs   map[string]*request
+	legs   []leg // still to be asked
+	aborts []*request
+	failed bool // some leg has
+	line
+	seen  *[kindsOfSight]int
+	trace func(format string, args ...any)
+}
+
+type leg struct {
+	r *request
+	h *host
+}
+
+// host is one engine with its memory.
+type host struct {
+	name   string
+	w      *world
+	side   *side
+	e      *engine.Engine
+	memory *memory
+	life   wire.Life
+	pass   []engine.Work
+	ends   map[string]*end
+}
+
+// end is what came of a request on a host.
+type end struct {
+	leg    engine.Leg
+	tokens int
+	first  int // where its first pass began, -1 before
+	err    error
+	over   bool
+}
+
+// failure is what a case ends with if it fails.
+type failure string
+
+func failf(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
+
+func newWorld(c *ferry, a *arena, seen *[kindsOfSight]int, trace func(string, ...any)) *world {
+	a.reset()
+	w := &world{
+		c: c, rng: rand.New(rand.NewPCG(c.seed, 1)), reqs: map[string]*request{}, seen: seen, trace: trace,
+	}
+	var err error
+	if w.in, err = transfer.NewMapping(c.layout, c.p.parallel, c.d.parallel); err != nil {
+		failf("%v", err)
+	}
+	w.p, w.d = w.newHost("P", engine.Prefill, &c.p, a), w.newHost("D", engine.Decode, &c.d, a)
+	w.epochs = map[uint64]*epoch{}
+	w.sights()
+	return w
+}
+
+func (w *world) newHost(name string, role engine.Role, s *side, a *arena) *host {
+	h := &host{name: name, w: w, side: s, memory: newMemory(w.c.layout, s.parallel, s.blocks, a), ends: map[string]*end{}}
+	copy(h.life[:], name)
+	var err error
+	h.e, err = engine.New(engine.Config{
+		Role: role, Layout: w.c.layout, Parallel: s.parallel, Blocks: s.blocks,
+		Grow: s.grow, Reuse: s.reuse, Freed: h.memory.freed,
+		MaxSeqs: s.slots, MaxWaiting: 99, Chunked: s.chunk > 0, ChunkTokens: s.chunk, Pipelined: s.pipelined,
+		Timeout: 1, Context: context, Text: func(int32) []byte { return nil }, Fencing: w.c.fencing, Checksum: w.c.checksum,
+		Watch: w.watch,
+	})
+	if err != nil {
+		failf("%v", err)
+	}
+	return h
+}
+
+func (w *world) other(h *host) *host {
+	if h == w.p {
+		return w.d
+	}
+	return w.p
+}
+
+// play serves everything. It panics with a failure if something is wrong.
+func (w *world) play() {
+	for _, a := range w.c.warm {
+		w.add(a)
+		w.drain()
+	}
+	for _, a := range w.c.load {
+		w.add(a)
+	}
+	w.drain()
+	w.p.memory.sweep()
+	w.d.memory.sweep()
+}
+
+// add takes a request in, whose legs are then asked at some time, in either order.
+func (w *world) add(a ask) *request {
+	r := newRequest(fmt.Sprint("r", len(w.reqs)), a)
+	w.reqs[r.id] = r
+	if a.on != wholeOnD {
+		w.legs = append(w.legs, leg{r, w.p})
+	}
+	if a.on != wholeOnP {
+		w.legs = append(w.legs, leg{r, w.d})
+	}
+	if a.abort {
+		w.aborts = append(w.aborts, r)
+	}
+	return r
+}
+
+// kind is a kind of thing that can happen.
+type kind uint8
+
+const (
+	submits kind = iota
+	computesP
+	computesD
+	connects
+	reachesP
+	reachesD
+	lands
+	acknowledged
+	revokes
+	verifies
+	routes
+	aborts
+	kinds
+)
+
+// drain lets things happen until everything has ended. No time passes: nothing may have to
+// wait for a time-out.
+func (w *world) drain() {
+	for range 20000 {
+		var can [kinds]int
+		w.enabled(&can)
+		total := 0
+		for k, n := range can {
+			if n > 0 {
+				total += w.c.weights[k]
+			}
+		}
+		if total == 0 {
+			if !w.over() {
+				w.stuck("nothing can happen any more")
+			}
+			return
+		}
+		at := w.rng.IntN(total)
+		for k, n := range can {
+			if n == 0 {
+				continue
+			}
+			if at -= w.c.weights[k]; at < 0 {
+				w.happen(kind(k), w.rng.IntN(n))
+				break
+			}
+		}
+	}
+	w.stuck("it does not end")
+}
+
+func (w *world) enabled(can *[kinds]int) {
+	can[submits] = len(w.legs)
+	can[computesP], can[computesD] = min(1, len(w.p.pass)), min(1, len(w.d.pass))
+	can[connects] = w.asked
+	can[reachesP], can[reachesD] = min(1, len(w.toP)), len(w.toD)
+	can[lands], can[acknowledged] = len(w.flights), len(w.acks)
+	can[revokes], can[verifies] = len(w.revoking), len(w.verifying)
+	can[routes] = len(w.routable())
+	if one(w.rng, 16) {
+		can[aborts] = len(w.aborts)
+	}
+}
+
+func (w *world) happen(k kind, i int) {
+	switch k {
+	case submits:
+		l := w.legs[i]
+		w.legs = slices.Delete(w.legs, i, i+1)
+		l.h.submit(l.r)
+	case computesP:
+		w.p.compute()
+	case computesD:
+		w.d.compute()
+	case connects:
+		w.connect()
+	case reachesP:
+		w.deliverToP()
+	case reachesD:
+		w.deliverToD(i)
+	case lands:
+		w.land(w.flights[i])
+	case acknowledged:
+		id := w.acks[i]
+		w.acks = slices.Delete(w.acks, i, i+1)
+		w.p.step(engine.CopyDone{ID: id})
+	case revokes:
+		w.revoked(i)
+	case verifies:
+		w.verified(i)
+	case routes:
+		w.routable()[i].h.abort(w.routable()[i].r, errors.New("the other leg failed"))
+	case aborts:
+		r := w.aborts[i]
+		w.aborts = slices.Delete(w.aborts, i, i+1)
+		h := w.p
+		if r.ask.on == wholeOnD || r.ask.on == onBoth && coin(w.rng) {
+			h = w.d
+		}
+		h.abort(r, fmt.Errorf("%w: the client left", transfer.ErrCancelled))
+	}
+}
+
+// routable are the legs that a router would now abort, because the request's other leg failed.
+func (w *world) routable() []leg {
+	if !w.failed {
+		return nil
+	}
+	var out []leg
+	for _, h := range []*host{w.p, w.d} {
+		for id, e := range h.ends {
+			o := w.other(h).ends[id]
+			if e.over && e.err != nil && o != nil && !o.over && e.leg != engine.Whole {
+				out = append(out, leg{w.reqs[id], w.other(h)})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b leg) int { return int(a.r.id[1]) - int(b.r.id[1]) })
+	return out
+}
+
+func (h *host) abort(r *request, cause error) {
+	h.w.trace("%s: abort %s", h.name, r.id)
+	if o := h.w.inFlight(r); o && h == h.w.d {
+		h.w.saw(abortInFlight)
+	}
+	h.step(engine.Abort{ID: r.id, Cause: cause})
+}
+
+func (w *world) over() bool {
+	if len(w.legs) > 0 {
+		return false
+	}
+	for _, h := range []*host{w.p, w.d} {
+		for _, e := range h.ends {
+			if !e.over {
+				return false
+			}
+		}
+		if c := h.e.Counts(); c != (engine.Counts{Blocks: c.Blocks, Free: c.Blocks}) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) stuck(why string) {
+	for _, h := range []*host{w.p, w.d} {
+		why += fmt.Sprintf("\n%s: %+v", h.name, h.e.Counts())
+		for _, held := range h.e.Held() {
+			why += fmt.Sprintf(", %s is %s", held.Request, held.State)
+		}
+	}
+	failf("%s", why)
+}
+
+func (h *host) submit(r *request) {
+	e := &end{leg: engine.Whole, first: -1}
+	h.ends[r.id] = e
+	q := engine.Request{ID: r.id, Tokens: r.ask.tokens, MaxTokens: r.ask.max, IgnoreEOS: true, Logprobs: -1}
+	if r.ask.on == onBoth {
+		q.Leg = engine.PrefillLeg
+		if h == h.w.d {
+			q.Leg, q.Peer = engine.DecodeLeg, "P"
+		}
+		e.leg = q.Leg
+	}
+	h.w.trace("%s: submit %s", h.name, r.id)
+	h.step(engine.Submit{Request: q})
+}
+
+// step gives the engine an event and carries out what it says.
+func (h *host) step(ev engine.Event) {
+	h.e.Step(0, ev)
+	for outs := h.e.Outputs(); len(outs) > 0; outs = h.e.Outputs() {
+		for _, o := range outs {
+			h.output(o)
+		}
+	}
+}
+
+func (h *host) output(o engine.Output) {
+	switch o := o.(type) {
+	case engine.Compute:
+		if h.pass != nil {
+			failf("%s: a second pass goes out", h.name)
+		}
+		h.pass = o.Batch
+	case engine.Token:
+		h.token(o)
+	case engine.Finish:
+		h.finish(o)
+	case engine.Connect:
+		h.w.asked++
+	case engine.Copy:
+		h.w.copyBegins(o)
+	case engine.Verify:
+		h.w.verifying = append(h.w.verifying, o)
+	case transfer.Grant:
+		h.w.granted(o)
+	case transfer.Revoke:
+		h.w.revoking = append(h.w.revoking, o.Epoch)
+	case transfer.Notify:
+		h.w.notify(h, o.Msg)
+	case transfer.Drop:
+		failf("%s drops its peer: %v", h.name, o.Err)
+	}
+}
+
+func (h *host) token(o engine.Token) {
+	e, r := h.ends[o.Request], h.w.reqs[o.Request]
+	if e.over || e.leg == engine.PrefillLeg {
+		failf("%s: %s gets a token after its end, or for a prefill leg", h.name, o.Request)
+	}
+	if want := r.all[r.prompt()+e.tokens]; o.Sampled.Token != want {
+		failf("%s: token %d of %s is %d and should be %d", h.name, e.tokens, o.Request, o.Sampled.Token, want)
+	}
+	e.tokens++
+}
+
+func (h *host) finish(o engine.Finish) {
+	h.w.trace("%s: finish %s, %v", h.name, o.Request, o.Err)
+	e, r := h.ends[o.Request], h.w.reqs[o.Request]
+	if e.over {
+		failf("%s: %s ends twice", h.name, o.Request)
+	}
+	e.over, e.err = true, o.Err
+	if o.Err != nil {
+		h.w.failed = true
+		if !r.ask.abort {
+			failf("%s: %s fails: %v", h.name, o.Request, o.Err)
+		}
+		return
+	}
+	if e.leg != engine.PrefillLeg && e.tokens != r.ask.max {
+		failf("%s: %s ends after %d tokens of %d", h.name, o.Request, e.tokens, r.ask.max)
+	}
+	if e.leg == engine.DecodeLeg && o.Cached != max(0, h.w.p.ends[r.id].first) {
+		failf("%s: %d tokens of %s were cached, and its prefill began at %d", h.name, o.Cached, o.Request, h.w.p.ends[r.id].first)
+	}
+}
+
+// compute runs the pass that is out. Every token must see what it may, and have room.
+func (h *host) compute() {
+	batch := h.pass
+	h.pass = nil
+	var results []engine.Sampled
+	for _, work := range batch {
+		r := h.w.reqs[work.Request]
+		h.w.trace("%s: %s computes [%d,%d)", h.name, r.id, work.Start, work.Start+len(work.Tokens))
+		if !slices.Equal(work.Tokens, r.all[work.Start:][:len(work.Tokens)]) {
+			failf("%s: the tokens from %d of %s are %v", h.name, work.Start, r.id, work.Tokens)
+		}
+		h.w.sawPass(h, r, work)
+		for _, c := range work.Copies {
+			h.memory.copyBlock(c)
+		}
+		h.visible(r, work.Tables, work.Start, nil)
+		h.write(r, work)
+		if work.Sample != nil {
+			if work.Sample.Position != work.Start+len(work.Tokens) {
+				failf("%s: %s draws for position %d after %d", h.name, r.id, work.Sample.Position, work.Start+len(work.Tokens))
+			}
+			results = append(results, engine.Sampled{TokenLogprob: wire.TokenLogprob{Token: r.all[work.Sample.Position]}})
+		}
+	}
+	h.step(engine.Computed{Results: results})
+}
+
+// visible checks what the token at a position sees: in each group the positions before it, as
+// far as its window reaches, or the state. Copies that are still to be made count as made.
+func (h *host) visible(r *request, tables []kvcache.BlockTable, position int, copies []kvcache.BlockCopy) {
+	for g, group := range h.w.c.layout.Groups {
+		if group.Recurrent() {
+			if position > 0 {
+				h.memory.checkState(r, g, tables[g].Block(0), position)
+			}
+			continue
+		}
+		first := 0
+		if group.Window > 0 {
+			first = max(0, position+1-group.Window)
+		}
+		for at := first; at < position; at++ {
+			b := h.blockOf(r, tables[g], g, at)
+			for _, c := range copies {
+				if c.Group == g && c.To == b {
+					b = c.From
+				}
+			}
+			h.memory.check(r, g, b, at)
+		}
+	}
+}
+
+func (h *host) write(r *request, work engine.Work) {
+	end := work.Start + len(work.Tokens)
+	for g, group := range h.w.c.layout.Groups {
+		if group.Recurrent() {
+			h.memory.putState(r, g, work.Tables[g].Block(0), end)
+			continue
+		}
+		for at := work.Start; at < end; at++ {
+			h.memory.put(r, g, h.blockOf(r, work.Tables[g], g, at), at)
+		}
+	}
+}
+
+func (h *host) blockOf(r *request, t kvcache.BlockTable, g, position int) kvcache.BlockID {
+	i := position / h.w.c.layout.BlockTokens
+	if i < t.First || i >= t.End() {
+		failf("%s: %s has no block for position %d of group %d, but [%d,%d)", h.name, r.id, position, g, t.First, t.End())
+	}
+	return t.Block(i)
+}
