@@ -82,13 +82,16 @@ func showBatch(batch []Work) string {
 func showFinish(f Finish) string {
 	s := "finish " + f.Request
 	if f.Err != nil {
-		return s + ": " + short(f.Err.Error())
+		s += ": " + short(f.Err.Error())
 	}
 	if f.Reason != "" {
 		s += fmt.Sprintf(": %s", f.Reason)
 	}
 	if len(f.Text) > 0 {
 		s += fmt.Sprintf(" shows %q", f.Text)
+	}
+	if f.Err != nil {
+		return s
 	}
 	s += fmt.Sprintf(", %d+%d tokens", f.Prompt, f.Completion)
 	if f.Cached > 0 {
