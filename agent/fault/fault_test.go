@@ -18,7 +18,6 @@ import (
 // A link that is slow and holds everything for a while does what any link does.
 func TestConformanceInBubble(t *testing.T) {
 	for name, o := range map[string]fault.Options{
-		"none":  {},
 		"slow":  {Rate: 100 << 20, Delay: time.Millisecond},
 		"shaky": {Script: fault.Seeded(1, fault.Odds{Delay: 3 * time.Millisecond})},
 	} {

@@ -33,8 +33,9 @@ type lane struct {
 	wake  *sync.Cond
 	flows fair.Queue[flowKey, *job]
 
-	bufs net.Buffers       // of send: reused frame after frame
-	in   map[uint64]uint32 // of receive: the next part of each write that goes on
+	bufs   net.Buffers       // of send: reused frame after frame
+	pieces [][]byte          // of receive: likewise
+	in     map[uint64]uint32 // of receive: the next part of each write that goes on
 }
 
 func newLane(l *link, index int, c net.Conn) *lane {

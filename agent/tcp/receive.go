@@ -107,8 +107,19 @@ func (n *lane) landWrite(w wire.Write) error {
 // land reads bytes into ranges that are inside our memory.
 func (n *lane) land(ranges []wire.Range) error {
 	regions := n.l.a.memory()
+	n.pieces = n.pieces[:0]
 	for _, r := range ranges {
-		if _, err := io.ReadFull(n.conn, regions.Bytes(r.Region, r.Offset, r.Length)); err != nil {
+		if r.Length > 0 {
+			n.pieces = append(n.pieces, regions.Bytes(r.Region, r.Offset, r.Length))
+		}
+	}
+	return scatter(n.conn, n.pieces)
+}
+
+// fillEach fills the pieces one after another.
+func fillEach(r io.Reader, bufs [][]byte) error {
+	for _, b := range bufs {
+		if _, err := io.ReadFull(r, b); err != nil {
 			return noEOF(err)
 		}
 	}
