@@ -19,7 +19,7 @@ var (
 //
 // req: PIPE-32
 func TestEnterIsTheUnion(t *testing.T) {
-	const regions, size = 2, 64
+	const regions, size = 2, 24
 	rapid.Check(t, func(t *rapid.T) {
 		var granted [regions][size]bool
 		var ds []agent.Desc
