@@ -26,6 +26,7 @@ type RouterConfig struct {
 type Router struct {
 	cfg      RouterConfig
 	proxy    *proxy.Router
+	requests inFlight
 	listener net.Listener
 	server   *http.Server
 	stop     context.CancelFunc
@@ -47,7 +48,7 @@ func StartRouter(cfg RouterConfig) (*Router, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Router{cfg: cfg, proxy: p, listener: l, stop: stop, polled: make(chan struct{})}
-	r.server = newServer(p.Handler(), cfg.Log)
+	r.server = newServer(r.requests.counted(p.Handler()), cfg.Log)
 	go func() {
 		defer close(r.polled)
 		p.Run(ctx)
@@ -60,11 +61,13 @@ func StartRouter(cfg RouterConfig) (*Router, error) {
 func (r *Router) Addr() string { return r.listener.Addr().String() }
 
 // Stop refuses new requests, lets the running ones end for at most the drain time-out or
-// until ctx ends, and closes the rest.
+// until ctx ends, and closes the rest. The listener stays open meanwhile: who comes is told
+// why, and that it may come again.
 func (r *Router) Stop(ctx context.Context) {
 	r.proxy.Drain()
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.DrainTimeout)
 	defer cancel()
+	r.requests.wait(ctx)
 	closeServer(ctx, r.server)
 	r.stop()
 	<-r.polled
