@@ -22,12 +22,18 @@ var linkFaults = []struct {
 	cause  string   // of the prefill engine's metric
 }{
 	{
-		"the write fails", fault.Action{Delay: 100 * time.Millisecond, Fail: errors.New("the wire is cut")},
-		http.StatusBadGateway, []string{"the wire is cut"}, "other",
+		"the write fails",
+		fault.Action{Delay: 100 * time.Millisecond, Fail: errors.New("the wire is cut")},
+		http.StatusBadGateway,
+		[]string{"the wire is cut"},
+		"other",
 	},
 	{
-		"the peer is dropped", fault.Action{Drop: true},
-		http.StatusBadGateway, []string{"peer lost", "the script drops the peer"}, "",
+		"the peer is dropped",
+		fault.Action{Drop: true},
+		http.StatusBadGateway,
+		[]string{"peer lost", "the script drops the peer"},
+		"",
 	},
 }
 
