@@ -78,7 +78,13 @@ type process struct {
 // and no process may have met a data race or a panic.
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(binary, args...), ended: make(chan struct{})}
+	return begin(t, exec.Command(binary, args...))
+}
+
+// begin starts kvferry by a command of the test's.
+func begin(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	// A child that outlives its parent has its standard error: it is not waited for.
 	p.cmd.WaitDelay = 10 * time.Second
@@ -94,9 +100,9 @@ func launch(t *testing.T, args ...string) *process {
 		p.end(t)
 		log := p.err.String()
 		if strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic:") {
-			t.Errorf("kvferry %s:\n%s", args[0], log)
+			t.Errorf("%s:\n%s", cmd, log)
 		} else if t.Failed() {
-			t.Logf("kvferry %s wrote:\n%s", args[0], log)
+			t.Logf("%s wrote:\n%s", cmd, log)
 		}
 	})
 	return p
