@@ -49,7 +49,7 @@ func newScript(t *testing.T, d *datadriven.TestData) *script {
 		Chunked: d.HasArg("chunk"), ChunkTokens: arg(t, d, "chunk", 0),
 		Pipelined: d.HasArg("chunk") && !d.HasArg("monolithic"),
 		Timeout:   int64(12 * time.Second), Context: arg(t, d, "context", 64),
-		Ends: []int32{0}, Text: letter, Fencing: !d.HasArg("no-fencing"), Checksum: d.HasArg("checksum"),
+		Ends: []int32{0, 26}, Text: letter, Fencing: !d.HasArg("no-fencing"), Checksum: d.HasArg("checksum"),
 		Grow: d.HasArg("grow"), Reuse: d.HasArg("reuse"),
 	}
 	if d.HasArg("state") {
@@ -65,7 +65,7 @@ func newScript(t *testing.T, d *datadriven.TestData) *script {
 	return &script{e: e, cfg: cfg}
 }
 
-// letter is a token's text: 1 is a, 2 is b. Token 0 ends an answer and has none.
+// letter is a token's text: 1 is a, 26 is z. Tokens 0 and 26 end an answer; 0 has no text.
 func letter(token int32) []byte {
 	if token == 0 {
 		return nil

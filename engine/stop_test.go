@@ -22,6 +22,7 @@ func TestStopper(t *testing.T) {
 		{"a false beginning", []string{"END"}, []string{"aEN", "d", "E"}, []string{"a", "ENd", ""}, "E"},
 		{"a beginning inside a beginning", []string{"aab"}, []string{"a", "a", "a", "b"}, []string{"", "", "a", "|"}, ""},
 		{"the earlier of two", []string{"world", "o w"}, []string{"hello world"}, []string{"hell|"}, ""},
+		{"whichever is named first", []string{"o w", "world"}, []string{"hello world"}, []string{"hell|"}, ""},
 		{"a stop that another begins with", []string{"ab", "a"}, []string{"xab"}, []string{"x|"}, ""},
 		{"half a character", []string{"語"}, []string{"a\xe8", "\xaa", "\x9e"}, []string{"a", "", "|"}, ""},
 		{"half of another character", []string{"語"}, []string{"\xe8", "\xaa", "\xad"}, []string{"", "", "\xe8\xaa\xad"}, ""},
