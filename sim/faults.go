@@ -94,13 +94,12 @@ func (w *world) fire(t *trigger) {
 }
 
 func (w *world) strikeNode(n *node, f Fault) {
-	if f.Kind == Freeze {
+	if f.Kind == Freeze || f.Kind == Stop {
 		for _, other := range w.nodes {
 			if other != n {
 				w.block(n, other, f.For)
 			}
 		}
-		return
 	}
 	if n.proc == nil {
 		return
@@ -115,7 +114,7 @@ func (w *world) strikeNode(n *node, f Fault) {
 				}
 			})
 		}
-	case Stall:
+	case Stall, Stop:
 		n.proc.stall(f.For)
 	case PassFail:
 		if n.proc.pass != nil {

@@ -91,7 +91,7 @@ func (d dice) cluster(on Faults, nodes Nodes) Cluster {
 		BlockTokens: d.between(1, 5), Windows: []int{0}, Layers: d.between(1, 2),
 		Seqs: d.between(12, 14), Queue: 16,
 		Chunk: d.between(1, 9), Pipelined: !d.one(4), Fencing: true,
-		Timeout: d.spell(60*time.Millisecond, 200*time.Millisecond), DeadAfter: int64(50 * time.Millisecond),
+		Timeout: d.spell(60*time.Millisecond, 200*time.Millisecond), DeadAfter: d.spell(20*time.Millisecond, 400*time.Millisecond),
 		Latency: d.spell(20*time.Microsecond, time.Millisecond), Jitter: 1000,
 		Lanes: 1, BlockTime: d.spell(10*time.Microsecond, 2*time.Millisecond),
 		Pass: d.spell(200*time.Microsecond, 3*time.Millisecond), PassToken: d.spell(0, 500*time.Microsecond),
@@ -112,6 +112,9 @@ func (d dice) cluster(on Faults, nodes Nodes) Cluster {
 		c.Chunk, c.Pipelined = 0, false
 	}
 	d.shape(&c)
+	if d.one(8) {
+		c.Pass = c.Timeout / 4 // a prefill takes longer than a time-out
+	}
 	if on["delay"] && d.one(2) {
 		c.Jitter = d.spell(0, 4*time.Millisecond)
 	}
@@ -252,7 +255,7 @@ func (d dice) fault(p Plan, on Faults) (Fault, bool) {
 		{"partition", []Kind{Partition}},
 		{"passfail", []Kind{PassFail}},
 		{"slow", []Kind{Slow}},
-		{"stall", []Kind{Stall, Freeze}},
+		{"stall", []Kind{Stall, Freeze, Stop}},
 	} {
 		if on[k.name] {
 			kinds = append(kinds, k.kinds...)
@@ -312,7 +315,7 @@ func (d dice) target(p Plan, f *Fault) {
 	case Crash:
 		f.Node, f.Host = choose(d, prefill, decode), d.one(4)
 		f.For = choose(d, 0, d.spell(0, 2*time.Millisecond), d.spell(0, timeout))
-	case Stall, Freeze:
+	case Stall, Freeze, Stop:
 		f.Node = choose(d, prefill, decode)
 		f.For = choose(d, d.spell(0, 5*time.Millisecond), d.spell(0, 2*timeout))
 	case PassFail:

@@ -80,6 +80,7 @@ const (
 	Crash     Kind = "crash"     // a node dies, and comes back as another life after For
 	Stall     Kind = "stall"     // a node's engine loop stands still for For
 	Freeze    Kind = "freeze"    // a node's network stands still for For
+	Stop      Kind = "stop"      // a node's process stands still for For, as both of these
 	Partition Kind = "partition" // nothing passes between Node and Peer for For
 	Drop      Kind = "drop"      // the connection between Node and Peer breaks
 	Slow      Kind = "slow"      // blocks between Node and Peer take By times as long for For
@@ -258,7 +259,7 @@ func (p Plan) checkFault(f Fault) error {
 		if !c.has(f.Node) || !c.has(f.Peer) || f.Node == f.Peer {
 			return fmt.Errorf("want two nodes")
 		}
-	case Crash, Stall, Freeze, PassFail:
+	case Crash, Stall, Freeze, Stop, PassFail:
 		if !c.has(f.Node) {
 			return fmt.Errorf("want a node")
 		}

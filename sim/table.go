@@ -55,7 +55,7 @@ var table = []struct {
 		"peer lost":   {"draining", "released"},
 		"taken back":  {"flowing"},
 		"cancel":      {"draining", "released"},
-		"timer":       {"flowing"},
+		"timer":       {"flowing", "draining"}, // progress, or a copy that is stuck
 	}},
 	// Everything is computed.
 	{sendMachine, "offered", map[string][]string{
