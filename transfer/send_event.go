@@ -1,0 +1,65 @@
+package transfer
+
+import (
+	"kvferry/kvcache"
+	"kvferry/wire"
+)
+
+// SendEvent is what can happen to a Send. It is one of the types below.
+type SendEvent interface{ sendEvent() }
+
+// ChunkStarted: a forward pass will now write the request's blocks.
+type ChunkStarted struct{}
+
+// ChunkComputed ends what ChunkStarted began. Tables are the request's block tables, which
+// stay as they are until Release. Aux comes with the last chunk. Err says that the pass failed.
+type ChunkComputed struct {
+	Chunk  kvcache.Chunk
+	Tables []kvcache.BlockTable
+	Aux    *wire.Aux
+	Err    error
+}
+
+// Registered: a receiver posted its receive. PoolBlocks[g] is the size of its pool, Ranks how
+// our ranks map onto its; nil is one rank on either side.
+type Registered struct {
+	Peer       wire.Life
+	Msg        *wire.Register
+	PoolBlocks []int
+	Ranks      *Mapping
+}
+
+// Copied ends a Copy. Err nil means that it landed.
+type Copied struct {
+	Slice, Writer int
+	Err           error
+}
+
+// TakenBack: the request's blocks were given to others before anything of them was in flight.
+// What is computed is to be computed again, from the start or from what is cached; what was
+// sent stays sent (PIPE-03).
+type TakenBack struct{}
+
+// Withdrawn: the receiver took its registration back.
+type Withdrawn struct {
+	Peer wire.Life
+	Msg  *wire.Withdraw
+}
+
+// PeerGone: the connection with a peer is lost; the copies in flight with it have ended.
+type PeerGone struct {
+	Peer wire.Life
+	Err  error
+}
+
+// Cancel: the request is cancelled on this side, or has failed there for the cause given.
+type Cancel struct{ Cause error }
+
+func (ChunkStarted) sendEvent()  {}
+func (ChunkComputed) sendEvent() {}
+func (Registered) sendEvent()    {}
+func (Copied) sendEvent()        {}
+func (TakenBack) sendEvent()     {}
+func (Withdrawn) sendEvent()     {}
+func (PeerGone) sendEvent()      {}
+func (Cancel) sendEvent()        {}
