@@ -98,3 +98,32 @@ func TestOwnershipReleases(t *testing.T) {
 		})
 	})
 }
+
+// What was taken back is acquired again by its next slice, or still by those that have left; it
+// completes once more, and what is released stays so.
+//
+// req: PIPE-15
+// req: PIPE-35
+func TestReopen(t *testing.T) {
+	var o Ownership
+	o.Acquire()
+	if !o.Complete() {
+		t.Fatal("the record did not complete")
+	}
+	o.Reopen(true)
+	if !o.Acquired() || !o.Complete() {
+		t.Error("with a slice sent the record is no longer acquired, or complete for good")
+	}
+	o.Reopen(false)
+	if o.Acquired() {
+		t.Error("with nothing sent the record is still acquired")
+	}
+	if !o.Release() {
+		t.Fatal("the blocks are not released")
+	}
+	for _, sent := range []bool{false, true} {
+		if o.Reopen(sent); o.Acquired() || o.Release() {
+			t.Error("what was released is open again")
+		}
+	}
+}

@@ -45,6 +45,9 @@ func (s *sendScript) run(t *testing.T, d *datadriven.TestData) {
 		s.computed(t, d)
 	case "preempt": // the cursor moves back: preempt to=N
 		s.cursor, s.first = arg(t, d, "to", 0), true
+	case "taken-back": // the blocks go to others, and the cursor back: taken-back to=N
+		s.cursor, s.first = arg(t, d, "to", 0), true
+		s.send.Step(s.now, TakenBack{})
 	case "register":
 		s.send.Step(s.now, s.registration(t, d))
 	case "copied": // copied slice=N [writer=N] [err=..]
