@@ -106,7 +106,35 @@ func TestMappingElects(t *testing.T) {
 	if len(owing) != 2 || owing[0] > 1 || owing[1] < 2 {
 		t.Errorf("ranks %v write two heads that ranks 0, 1 and 2, 3 hold alike", owing)
 	}
-	if _, err := NewMapping(l, kvcache.Parallel{Tensor: 3, Pipeline: 1}, kvcache.Parallel{Tensor: 1, Pipeline: 1}); err == nil {
-		t.Error("three ranks share two heads")
+	one, three := kvcache.Parallel{Tensor: 1, Pipeline: 1}, kvcache.Parallel{Tensor: 3, Pipeline: 1}
+	if _, err := NewMapping(l, three, one); err == nil {
+		t.Error("three ranks of the sender share two heads")
+	}
+	if _, err := NewMapping(l, one, three); err == nil {
+		t.Error("three ranks of the receiver share two heads")
+	}
+}
+
+// Where both sides are cut alike each rank writes to the one of its own number, also when
+// several hold the same head.
+//
+// req: PIPE-13
+func TestMappingKeepsNumbers(t *testing.T) {
+	l := layoutOf(4, 0, 5)
+	l.KVHeads = 2
+	for _, p := range []kvcache.Parallel{{Tensor: 1, Pipeline: 1}, {Tensor: 2, Pipeline: 2}, {Tensor: 4, Pipeline: 1}} {
+		m, err := NewMapping(l, p, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for w := range m.Writers() {
+			for g := range l.Groups {
+				for _, piece := range m.Pieces(w, g) {
+					if piece.DstRank != w {
+						t.Errorf("%+v: rank %d writes to rank %d", p, w, piece.DstRank)
+					}
+				}
+			}
+		}
 	}
 }
