@@ -13,7 +13,7 @@ type Options struct {
 	// Engine is what all engines have in common: the model, block size and KV type. Roles,
 	// addresses and chunks are filled in.
 	Engine node.EngineConfig
-	// PromptTokens is the prompt's length; 0 takes 4,096 or as many as fit the model's context.
+	// PromptTokens is the prompt's length; 0 takes 2,048 or as many as fit the model's context.
 	PromptTokens int
 	// Chunks are the numbers of chunks to cut it into.
 	Chunks []int
@@ -27,9 +27,9 @@ type Options struct {
 	Say func(line string)
 }
 
-// DefaultOptions measures 1 to 16 chunks, five times each.
+// DefaultOptions measures 1 to 16 chunks, three times each.
 func DefaultOptions() Options {
-	return Options{Engine: node.DefaultEngineConfig(), Chunks: []int{1, 2, 4, 8, 16}, Rounds: 5}
+	return Options{Engine: node.DefaultEngineConfig(), Chunks: []int{1, 2, 4, 8, 16}, Rounds: 3}
 }
 
 // Validate reports the first option that cannot be.
@@ -42,7 +42,7 @@ func (o Options) Validate() error {
 	case slices.Min(o.Chunks) < 1:
 		return fmt.Errorf("chunks %d: want at least 1", slices.Min(o.Chunks))
 	case o.PromptTokens < 0:
-		return fmt.Errorf("prompt-tokens %d: want at least 1, or 0 for 4,096 or what fits", o.PromptTokens)
+		return fmt.Errorf("prompt-tokens %d: want at least 1, or 0 for 2,048 or what fits", o.PromptTokens)
 	}
 	for _, b := range o.Bandwidths {
 		if b < 1 {
@@ -59,7 +59,7 @@ func (o Options) say(format string, args ...any) {
 }
 
 // usualPrompt is the prompt's length where the context allows it.
-const usualPrompt = 4096
+const usualPrompt = 2048
 
 // fit decides on the prompt's length in a context: a whole number of blocks in every chunk.
 func (o Options) fit(context int) (int, error) {

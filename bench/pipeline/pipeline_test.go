@@ -117,7 +117,7 @@ func TestOptions(t *testing.T) {
 // TestFit: the usual prompt has whole blocks in every chunk, and fits the context.
 func TestFit(t *testing.T) {
 	o := DefaultOptions()
-	for context, want := range map[int]int{8192: 4096, 1024: 768, 300: 256, 100: 98} {
+	for context, want := range map[int]int{8192: 2048, 1024: 768, 300: 256, 100: 98} {
 		if got, err := o.fit(context); got != want || err != nil {
 			t.Errorf("context of %d: %d, %v, want %d", context, got, err, want)
 		}

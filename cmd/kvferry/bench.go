@@ -27,7 +27,7 @@ type outputFlags struct {
 
 func benchPipelineCommand() *cobra.Command {
 	o := pipeline.DefaultOptions()
-	o.Engine.Model = "emulated:llama-3.1-8b"
+	o.Engine.Model = "emulated:qwen2.5-7b@m2-ultra"
 	var out outputFlags
 	var links []string
 	cmd := &cobra.Command{
@@ -59,7 +59,7 @@ func benchPipelineCommand() *cobra.Command {
 	f.StringVar(&o.Engine.Model, "model", o.Engine.Model, modelUsage)
 	f.IntVar(&o.Engine.BlockTokens, "block-tokens", o.Engine.BlockTokens, "tokens of a KV block")
 	f.StringVar(&o.Engine.KVDType, "kv-dtype", o.Engine.KVDType, "type of the KV cache, f16 or f32")
-	f.IntVar(&o.PromptTokens, "prompt-tokens", 0, "length of the prompt (default 4096, or what fits the model's context)")
+	f.IntVar(&o.PromptTokens, "prompt-tokens", 0, "length of the prompt (default 2048, or what fits the model's context)")
 	f.IntSliceVar(&o.Chunks, "chunks", o.Chunks, "numbers of chunks to cut the prompt into")
 	f.StringSliceVar(&links, "bandwidth", nil,
 		"bandwidths of the link, as 500MB or 10Gbit a second (default half, 1.5 and 4 times the rate at which KV is computed)")
