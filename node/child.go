@@ -57,10 +57,10 @@ type ChildConfig struct {
 	Say    func(line string)
 }
 
-// StartChild starts a child and waits until it is ready.
-func StartChild(cfg ChildConfig) (*Child, error) {
+// StartChild starts a child and waits until it is ready, or kills it if ctx ends before.
+func StartChild(ctx context.Context, cfg ChildConfig) (*Child, error) {
 	c := &Child{cfg: cfg, addr: cfg.Listen, watched: make(chan struct{})}
-	died, err := c.launch()
+	died, err := c.launch(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -118,16 +118,20 @@ func (c *Child) relaunch() <-chan error {
 			return nil
 		case <-time.After(delay):
 		}
-		died, err := c.launch()
-		if err == nil {
+		died, err := c.launch(c.ctx)
+		switch {
+		case err == nil:
 			return died
+		case c.ctx.Err() != nil:
+			return nil
 		}
 		c.cfg.Say(fmt.Sprintf("%v; trying again", err))
 	}
 }
 
-// launch starts the process and waits for its ready line. What it gives tells of its end.
-func (c *Child) launch() (<-chan error, error) {
+// launch starts the process and waits for its ready line, at most until ctx ends. What it
+// gives tells of the process's end.
+func (c *Child) launch(ctx context.Context) (<-chan error, error) {
 	cmd, out, err := c.command()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.cfg.Name, err)
@@ -155,10 +159,13 @@ func (c *Child) launch() (<-chan error, error) {
 	case err := <-died:
 		return nil, fmt.Errorf("%s ended before it was ready: %w", c.cfg.Name, err)
 	case <-late.C:
-		_ = cmd.Process.Kill()
-		<-died
-		return nil, fmt.Errorf("%s was not ready within %s", c.cfg.Name, startTimeout)
+		err = fmt.Errorf("%s was not ready within %s", c.cfg.Name, startTimeout)
+	case <-ctx.Done():
+		err = fmt.Errorf("%s: %w", c.cfg.Name, ctx.Err())
 	}
+	_ = cmd.Process.Kill() // what is not ready yet has nothing to drain
+	<-died
+	return nil, err
 }
 
 // command starts this program as the child. The child inherits the reading end of a pipe

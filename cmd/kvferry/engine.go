@@ -73,13 +73,25 @@ type server interface {
 }
 
 // serveUntilStopped says where the server is, and drains it when the user or the system, or
-// the parent's end, says so. A second signal ends it at once.
+// the parent's end, says so. A second signal ends it at once, as does the first one before it
+// serves.
 func serveUntilStopped(cmd *cobra.Command, start func() (server, error)) error {
 	stop, release := stopSignal()
 	defer release()
-	s, err := start()
-	if err != nil {
-		return err
+	var s server
+	started := make(chan error, 1)
+	go func() {
+		var err error
+		s, err = start()
+		started <- err
+	}()
+	select {
+	case err := <-started:
+		if err != nil {
+			return err
+		}
+	case <-stop.Done():
+		return nil // a model that is being loaded is not waited for
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%shttp://%s\n", node.ReadyPrefix, s.Addr())
 	<-stop.Done()

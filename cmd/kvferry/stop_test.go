@@ -3,6 +3,8 @@ package main_test
 import (
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"syscall"
 	"testing"
@@ -140,4 +142,34 @@ func TestStoppedPrefill(t *testing.T) {
 	c.awaitIdle(t)
 	c.same(t, short(3))
 	c.same(t, short(4))
+}
+
+// TestStopWhileStarting: Ctrl-C does not wait for a model that takes long to load.
+func TestStopWhileStarting(t *testing.T) {
+	model := filepath.Join(t.TempDir(), "slow.gguf")
+	if err := syscall.Mkfifo(model, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"up", "--listen", "127.0.0.1:0"}} {
+		p := launch(t, append(args, "--model", model)...)
+		// The model is being read once somebody may write to it.
+		writer := make(chan *os.File, 1)
+		go func() {
+			f, err := os.OpenFile(model, os.O_WRONLY, 0)
+			if err != nil {
+				t.Error(err)
+			}
+			writer <- f
+		}()
+		f := <-writer
+		pids := append((&cluster{process: p}).all(t), p.pid())
+		began := time.Now()
+		p.signal(syscall.SIGINT)
+		status := p.end(t)
+		if took := time.Since(began); status != 0 || took > 3*time.Second {
+			t.Errorf("%s: exit status %d after %s", args[0], status, took)
+		}
+		awaitGone(t, time.Second, pids...)
+		f.Close()
+	}
 }

@@ -56,29 +56,35 @@ func (o *upOptions) run(cmd *cobra.Command) error {
 	defer release()
 	g := &group{cmd: cmd, level: o.log.level}
 	defer g.stop(stop.force)
-	prefill, err := g.engines("prefill", *c.ContextServers.NumInstances, engineArgs(o.engine(c, engine.Prefill), true))
+	switch err := o.start(stop, g, c); {
+	case stop.Err() != nil:
+		return nil // whatever had not been started then
+	case err != nil:
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%shttp://%s\n", node.ReadyPrefix, g.router.Addr())
+	<-stop.Done()
+	return nil
+}
+
+// start starts every process and waits until requests can be served, or ctx ends.
+func (o *upOptions) start(ctx context.Context, g *group, c config.Config) error {
+	prefill, err := g.engines(ctx, "prefill", *c.ContextServers.NumInstances, engineArgs(o.engine(c, engine.Prefill), true))
 	if err != nil {
 		return err
 	}
-	decode, err := g.engines("decode", *c.GenerationServers.NumInstances, engineArgs(o.engine(c, engine.Decode), false))
+	decode, err := g.engines(ctx, "decode", *c.GenerationServers.NumInstances, engineArgs(o.engine(c, engine.Decode), false))
 	if err != nil {
 		return err
 	}
-	router, err := g.start("router", c.Listen(), append(
+	router, err := g.start(ctx, "router", c.Listen(), append(
 		[]string{"router", "--drain-timeout=" + o.drain.String()},
 		append(urls("--prefill=", prefill), urls("--decode=", decode)...)...))
 	if err != nil {
 		return err
 	}
 	g.router = router
-	if stop.Err() == nil {
-		if err := node.AwaitReady(stop, router.Addr()); err != nil {
-			return err
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%shttp://%s\n", node.ReadyPrefix, router.Addr())
-	}
-	<-stop.Done()
-	return nil
+	return node.AwaitReady(ctx, router.Addr())
 }
 
 // group is the processes of one `up`.
@@ -89,10 +95,10 @@ type group struct {
 	workers []*node.Child
 }
 
-func (g *group) engines(role string, n int, args []string) ([]*node.Child, error) {
+func (g *group) engines(ctx context.Context, role string, n int, args []string) ([]*node.Child, error) {
 	var out []*node.Child
 	for i := range n {
-		c, err := g.start(fmt.Sprintf("%s-%d", role, i), "127.0.0.1:0", append([]string{role}, args...))
+		c, err := g.start(ctx, fmt.Sprintf("%s-%d", role, i), "127.0.0.1:0", append([]string{role}, args...))
 		if err != nil {
 			return nil, err
 		}
@@ -102,8 +108,8 @@ func (g *group) engines(role string, n int, args []string) ([]*node.Child, error
 	return out, nil
 }
 
-func (g *group) start(name, listen string, args []string) (*node.Child, error) {
-	return node.StartChild(node.ChildConfig{
+func (g *group) start(ctx context.Context, name, listen string, args []string) (*node.Child, error) {
+	return node.StartChild(ctx, node.ChildConfig{
 		Name: name, Listen: listen, Stderr: g.cmd.ErrOrStderr(),
 		Say: func(line string) { fmt.Fprintln(g.cmd.ErrOrStderr(), "kvferry:", line) },
 		Args: func(listen string) []string {
