@@ -87,7 +87,31 @@ func (w *world) newHost(name string, role engine.Role, s *side, a *arena) *host 
 	if err != nil {
 		failf("%v", err)
 	}
+	h.e.WrapPools(func(m kvcache.Manager) kvcache.Manager { return witness{m, h} })
 	return h
+}
+
+// witness is a pools' manager that looks at what is entered in the prefix index (PIPE-36).
+type witness struct {
+	kvcache.Manager
+	h *host
+}
+
+// Commit is of Manager. Each whole block must hold what was computed for exactly its prefix.
+func (w witness) Commit(held *kvcache.Holding, tokens []int32) {
+	r := newRequest("what is entered in the index", ask{tokens: tokens})
+	tpb := w.h.w.c.layout.BlockTokens
+	for g, t := range held.Tables {
+		if w.h.w.c.layout.Groups[g].Recurrent() {
+			continue
+		}
+		for i := t.First; i < min(t.End(), len(tokens)/tpb); i++ {
+			for position := i * tpb; position < (i+1)*tpb; position++ {
+				w.h.memory.check(r, g, t.Block(i), position)
+			}
+		}
+	}
+	w.Manager.Commit(held, tokens)
 }
 
 func (w *world) other(h *host) *host {

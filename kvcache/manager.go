@@ -179,7 +179,7 @@ func (s *store) admitWith(d Demand, found hit, end func(cached int) int) (*Holdi
 			h.Copies = append(h.Copies, BlockCopy{Group: g, From: from, To: none})
 		}
 	}
-	if !s.grow(h, max(found.length, end(found.length))) {
+	if !s.grow(h, end(found.length)) {
 		s.Give(h)
 		return nil, false
 	}

@@ -222,6 +222,23 @@ func (b *bench) give(t *rapid.T) {
 	}
 }
 
+// forgets takes every block, and checks that nothing of the prefix index is left then.
+func (b *bench) forgets(t *rapid.T) {
+	var s *store
+	switch m := b.m.(type) {
+	case *Grow:
+		s = &m.store
+	case *Reserve:
+		s = &m.store
+	}
+	for _, p := range s.pools {
+		p.Take(p.Total())
+	}
+	if x := s.index; x != nil && (len(x.nodes) != 1 || len(x.nodes[x.root].children) != 0) {
+		t.Fatalf("%d nodes are left, with no block", len(x.nodes)-1)
+	}
+}
+
 // TestManagersKeepContent: with either manager, with and without reuse, whatever a request can
 // see is what was computed for exactly its prefix, and nothing that another one reads is
 // written. In the end every block is free again.
@@ -244,6 +261,7 @@ func TestManagersKeepContent(t *testing.T) {
 		if total, free := b.m.Count(); total != free {
 			t.Fatalf("%d of %d blocks are free in the end", free, total)
 		}
+		b.forgets(t)
 	})
 }
 

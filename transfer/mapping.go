@@ -73,15 +73,13 @@ func (m *Mapping) fill(l kvcache.Layout, from []kvcache.Shard, d int, dst kvcach
 	}
 }
 
-// elect is the rank that writes something to the receiver's rank d: of those that hold it, the
-// one of the same number, or else another one for each d, so that they share the work.
+// elect is the rank that writes something to the receiver's rank d: of those that hold it,
+// another one for each d, so that they share the work. Where both sides are cut alike, it is the
+// one of the same number: the holders follow each other, from a multiple of their number on.
 func elect(from []kvcache.Shard, d int, holds func(kvcache.Shard) bool) int {
 	var holders []int
 	for w, s := range from {
 		if holds(s) {
-			if w == d {
-				return w
-			}
 			holders = append(holders, w)
 		}
 	}

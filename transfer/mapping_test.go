@@ -72,8 +72,8 @@ func TestMapping(t *testing.T) {
 						got[p.DstRank][p.Dst+i] = block[p.Src+i]
 					}
 				}
-				if from == to && len(m.Pieces(w, g)) > 1 {
-					t.Fatalf("equal geometries, and rank %d writes a block of group %d in %d pieces", w, g, len(m.Pieces(w, g)))
+				if from == to && !oneWhole(m.Pieces(w, g), w, src[w].BlockBytes(g)) {
+					t.Fatalf("equal geometries, and rank %d writes a block of group %d by %+v", w, g, m.Pieces(w, g))
 				}
 			}
 			for d, s := range dst {
@@ -86,6 +86,44 @@ func TestMapping(t *testing.T) {
 			}
 		}
 	})
+}
+
+// oneWhole says whether a rank writes its whole block, at once, into the same rank.
+func oneWhole(pieces []Piece, rank, size int) bool {
+	if size == 0 {
+		return len(pieces) == 0 // a stage without a layer of the group
+	}
+	return len(pieces) == 1 && pieces[0] == Piece{DstRank: rank, Len: size}
+}
+
+// TestMappingSharesTheWork: ranks that hold the same head write it to different receivers.
+//
+// req: PIPE-30
+func TestMappingSharesTheWork(t *testing.T) {
+	l := kvcache.Layout{BlockTokens: 1, KVHeads: 1, HeadDim: 1, DType: kvcache.F16, Groups: []kvcache.LayerGroup{{Layers: []int{0}}}}
+	for _, c := range []struct {
+		from, to kvcache.Parallel
+		writers  int
+	}{
+		{kvcache.Parallel{Tensor: 4, Pipeline: 1}, kvcache.Parallel{Tensor: 2, Pipeline: 1}, 2},
+		{kvcache.Parallel{Tensor: 2, Pipeline: 1}, kvcache.Parallel{Tensor: 4, Pipeline: 1}, 2},
+		{kvcache.Parallel{Tensor: 4, Pipeline: 1}, kvcache.Parallel{Tensor: 4, Pipeline: 1}, 4},
+		{kvcache.Parallel{Tensor: 1, Pipeline: 1}, kvcache.Parallel{Tensor: 4, Pipeline: 1}, 1},
+	} {
+		m, err := NewMapping(l, c.from, c.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owing := 0
+		for w := range m.Writers() {
+			if m.Owes(w) {
+				owing++
+			}
+		}
+		if owing != c.writers {
+			t.Errorf("%+v to %+v: %d ranks write, want %d", c.from, c.to, owing, c.writers)
+		}
+	}
 }
 
 // TestMappingElects one writer for replicated heads, and tells who owes nothing.
