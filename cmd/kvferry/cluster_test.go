@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"kvferry/models"
 	"kvferry/node"
@@ -57,7 +56,7 @@ func (c *cluster) engines(t *testing.T, role string) map[int]node.State {
 func (c *cluster) busy(t *testing.T, role string, want func(node.State) bool) int {
 	t.Helper()
 	pid := 0
-	e2etest.Await(t, time.Minute, "a "+role+" engine is busy", func() error {
+	e2etest.Await(t, waitLong, "a "+role+" engine is busy", func() error {
 		for p, s := range c.engines(t, role) {
 			if want(s) {
 				pid = p
@@ -72,7 +71,7 @@ func (c *cluster) busy(t *testing.T, role string, want func(node.State) bool) in
 // awaitIdle waits until every engine is ready and holds nothing, and no request runs.
 func (c *cluster) awaitIdle(t *testing.T) {
 	t.Helper()
-	e2etest.Await(t, time.Minute, "everything is at its baseline", func() error {
+	e2etest.Await(t, waitLong, "everything is at its baseline", func() error {
 		s, err := c.state(t)
 		if err != nil {
 			return err

@@ -65,7 +65,7 @@ func (c *cluster) send(t *testing.T, r e2etest.Request) <-chan stream {
 // await waits for what comes of a request.
 func await(t *testing.T, ch <-chan stream) stream {
 	t.Helper()
-	late := time.NewTimer(time.Minute)
+	late := time.NewTimer(waitLong)
 	defer late.Stop()
 	select {
 	case s := <-ch:
@@ -201,7 +201,7 @@ func (c *cluster) sent(t *testing.T, pid int) {
 		}
 		client := e2etest.NewClient(e.URL, models.TinyName)
 		defer client.Close()
-		e2etest.Await(t, time.Minute, "slices have left", func() error {
+		e2etest.Await(t, waitLong, "slices have left", func() error {
 			got, err := client.Text(t.Context(), "/metrics")
 			if err == nil && !leftSlices.Match(got) {
 				err = errors.New("none has")

@@ -74,6 +74,9 @@ type process struct {
 	ended    chan struct{}
 }
 
+// waitLong is for what takes as long as a busy machine makes it.
+const waitLong = time.Minute
+
 // launch starts kvferry. When the test ends it must have ended, or end when it is told to,
 // and no process may have met a data race or a panic.
 func launch(t *testing.T, args ...string) *process {
@@ -116,7 +119,7 @@ func (p *process) signal(s syscall.Signal) { _ = syscall.Kill(p.pid(), s) }
 func (p *process) ready(t *testing.T) string {
 	t.Helper()
 	var url string
-	e2etest.Await(t, time.Minute, "kvferry is ready", func() error {
+	e2etest.Await(t, waitLong, "kvferry is ready", func() error {
 		select {
 		case <-p.ended:
 			t.Fatalf("kvferry ended before it was ready:\n%s", p.err.String())
@@ -139,7 +142,7 @@ func (p *process) ready(t *testing.T) string {
 func (p *process) says(t *testing.T, pattern string) {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
-	e2etest.Await(t, time.Minute, fmt.Sprintf("kvferry says %q", pattern), func() error {
+	e2etest.Await(t, waitLong, fmt.Sprintf("kvferry says %q", pattern), func() error {
 		if s := p.err.String(); !re.MatchString(s) {
 			return fmt.Errorf("it said %q", s)
 		}

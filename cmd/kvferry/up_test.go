@@ -205,6 +205,8 @@ func TestServe(t *testing.T) {
 }
 
 // TestMistakes: what cannot be asked for is one clear line and exit status 1.
+//
+// req: PIPE-22
 func TestMistakes(t *testing.T) {
 	taken := launch(t, "serve", "--listen", "127.0.0.1:0")
 	addr := strings.TrimPrefix(taken.ready(t), "http://")
