@@ -18,9 +18,6 @@ import (
 	"kvferry/openai"
 )
 
-// chaosKills is the number of processes that TestKillsAtAnyTime kills.
-const chaosKills = 6
-
 // TestKillsAtAnyTime kills engines and the router at moments that have nothing to do with
 // what they are doing, while clients ask. Every request ends, with the right answer or with an
 // error; once nobody is killed any more all are served, and nothing is left behind.
@@ -52,7 +49,11 @@ func TestKillsAtAnyTime(t *testing.T) {
 		})
 	}
 	rng := rand.New(rand.NewPCG(4, 4))
-	for range chaosKills {
+	kills := 6
+	if testing.Short() {
+		kills = 2
+	}
+	for range kills {
 		goal := served.Load() + 2 + rng.Int64N(6)
 		e2etest.Await(t, waitLong, "more is served", func() error {
 			if now := served.Load(); now < goal {
