@@ -72,6 +72,8 @@ func transferCause(err error) (string, bool) {
 		return "refused", true
 	case errors.Is(err, transfer.ErrProtocol):
 		return "protocol", true
+	case errors.Is(err, transfer.ErrChecksum):
+		return "checksum", true
 	case errors.As(err, &remote):
 		return "remote_" + remote.Status.String(), true
 	}
