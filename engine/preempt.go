@@ -68,9 +68,14 @@ func (e *Engine) requeue(s *seq) {
 // makeRoom admits, when the head of the queue does not fit, the first request in it whose
 // receiver has registered: on the other side blocks are held for it already. Finished prefills
 // that nobody registered for give way to it, so full pools on both sides never wait for each
-// other (PIPE-35).
+// other (PIPE-35), and to a request that is served here alone.
 func (e *Engine) makeRoom(now int64) *seq {
-	i := slices.IndexFunc(e.queue, func(s *seq) bool { return s.send != nil && s.send.HasReceiver() })
+	i := slices.IndexFunc(e.queue, func(s *seq) bool {
+		if s.send == nil {
+			return e.idlePrefill() != nil
+		}
+		return s.send.HasReceiver()
+	})
 	if i < 0 {
 		return nil
 	}
