@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"kvferry/kvcache"
 	"kvferry/transfer"
 	"kvferry/wire"
 )
@@ -32,8 +33,9 @@ type sendSide struct {
 	parked map[string]parked
 	order  []parkedUntil
 	// ended says of a request that is no longer here why; graves is the order of burial.
-	ended  map[string]error
-	graves []string
+	ended    map[string]error
+	graves   []string
+	mappings map[kvcache.Parallel]*transfer.Mapping
 	// offered are finished prefills that nobody had registered for when they finished, oldest
 	// first. One that is no longer so is dropped when it is met.
 	offered []*seq
@@ -51,7 +53,7 @@ type parkedUntil struct {
 }
 
 func newSendSide() sendSide {
-	return sendSide{parked: map[string]parked{}, ended: map[string]error{}}
+	return sendSide{parked: map[string]parked{}, ended: map[string]error{}, mappings: map[kvcache.Parallel]*transfer.Mapping{}}
 }
 
 // openSend makes the session of a request that just came; a registration may be here already.
@@ -110,7 +112,7 @@ func (e *Engine) registered(now int64, from wire.Life, m *wire.Register) {
 // receiverCame registers a receiver with a request's session. A prefill that was evicted for
 // want of one is computed again.
 func (e *Engine) receiverCame(now int64, s *seq, p PeerUp, m *wire.Register) {
-	ranks, err := transfer.NewMapping(e.cfg.Layout, e.cfg.Parallel, p.Parallel)
+	ranks, err := e.mappingTo(p.Parallel)
 	if err != nil {
 		e.emit(transfer.Notify{Peer: p.Peer, Msg: transfer.Refusal(m, wire.StatusRefused, err)})
 		return
@@ -119,6 +121,18 @@ func (e *Engine) receiverCame(now int64, s *seq, p PeerUp, m *wire.Register) {
 	if s.state == evicted && s.send.HasReceiver() {
 		e.requeue(s)
 	}
+}
+
+// mappingTo is how our ranks map onto a receiver's, made once for each geometry.
+func (e *Engine) mappingTo(receiver kvcache.Parallel) (*transfer.Mapping, error) {
+	if m := e.send.mappings[receiver]; m != nil {
+		return m, nil
+	}
+	m, err := transfer.NewMapping(e.cfg.Layout, e.cfg.Parallel, receiver)
+	if err == nil {
+		e.send.mappings[receiver] = m
+	}
+	return m, err
 }
 
 // withdrawn takes a withdrawal to its request, or to the registration that waits for one.
