@@ -58,7 +58,7 @@ func TestFerry(t *testing.T) {
 		case testing.Short() || raceEnabled:
 			cases = 3_000
 		default:
-			cases = 100_000
+			cases = 20_000
 		}
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // the cases leave little behind, in many pieces
