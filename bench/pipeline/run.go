@@ -15,33 +15,47 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	b, err := newBed(o.Engine)
-	if err != nil {
-		return nil, err
-	}
-	defer b.stop()
-	rep, err := measure(ctx, o, b)
-	if err != nil && ctx.Err() != nil {
-		err = ctx.Err() // whatever it was that broke off
-	}
-	return rep, err
-}
-
-func measure(ctx context.Context, o Options, b *bed) (*Report, error) {
-	model, err := onlyModel(ctx, b.decode.Addr())
+	model, err := learn(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	if o.PromptTokens, err = o.fit(model.MaxModelLen); err != nil {
 		return nil, err
 	}
+	// Each engine has one prompt at a time and its memory is used again for the next: what is
+	// measured is not how the system finds pages.
+	o.Engine.BlockReuse = false
+	o.Engine.KVBlocks = (o.PromptTokens+answerTokens)/o.Engine.BlockTokens + 1
+	b, err := newBed(o.Engine)
+	if err != nil {
+		return nil, err
+	}
+	defer b.stop()
 	r := &runner{o: o, bed: b, client: newClient(model.ID)}
 	defer r.client.close()
-	rep := &Report{Model: o.Engine.Model, PromptTokens: o.PromptTokens, Rounds: o.Rounds}
+	rep, err := r.measure(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // whatever it was that broke off
+	}
+	return rep, err
+}
+
+// learn asks an engine what its model is.
+func learn(ctx context.Context, o Options) (openai.Model, error) {
+	b, err := newBed(o.Engine)
+	if err != nil {
+		return openai.Model{}, err
+	}
+	defer b.stop()
+	return onlyModel(ctx, b.decode.Addr())
+}
+
+func (r *runner) measure(ctx context.Context) (rep *Report, err error) {
+	rep = &Report{Model: r.o.Engine.Model, PromptTokens: r.o.PromptTokens, Rounds: r.o.Rounds}
 	if rep.KVBytes, rep.KVRate, err = r.calibrate(ctx); err != nil {
 		return nil, err
 	}
-	if len(o.Bandwidths) == 0 {
+	if len(r.o.Bandwidths) == 0 {
 		r.o.Bandwidths = linksFor(rep.KVRate)
 	}
 	for _, bandwidth := range r.o.Bandwidths {
