@@ -11,9 +11,14 @@ const (
 	KindResult
 	KindWithdraw
 	KindProgress
+	KindHeartbeat
+	KindHeartbeatAck
+	KindComplete
+	KindAnnounce
+	KindClock
 )
 
-// Message is a decoded control message: *Register, *Result, *Withdraw or *Progress.
+// Message is a decoded control message: a pointer to one of the types that a Kind names.
 type Message interface {
 	// Append encodes the message, its kind first.
 	Append(b []byte) []byte
@@ -35,6 +40,16 @@ func DecodeMessage(b []byte) (Message, error) {
 		m = &Withdraw{}
 	case KindProgress:
 		m = &Progress{}
+	case KindHeartbeat:
+		m = &Heartbeat{}
+	case KindHeartbeatAck:
+		m = &HeartbeatAck{}
+	case KindComplete:
+		m = &Complete{}
+	case KindAnnounce:
+		m = &Announce{}
+	case KindClock:
+		m = &Clock{}
 	default:
 		if d.err != nil {
 			return nil, d.err

@@ -16,6 +16,11 @@ func FuzzDecodeMessage(f *testing.F) {
 		&Result{Status: StatusFailed, Reason: "it broke"},
 		&Withdraw{Request: "r", Epoch: 9, Reason: "gone"},
 		&Progress{Request: "r", Task: 7, Epoch: 9},
+		&Heartbeat{Base: 1, Version: 2, Joined: []Lease{{Request: "r", Nonce: 3, Attempt: 4}}, Left: []Lease{{}}},
+		&HeartbeatAck{Version: 2, Resync: true, Refused: []LeaseRefusal{{Lease: Lease{Request: "r"}, Reason: "gone"}}},
+		&Complete{Lease: Lease{Request: "r", Nonce: 5}, Status: StatusOK},
+		&Announce{Request: "r", Slot: 1, Nonce: 2, Last: true, End: 2, Blocks: [][]int32{{1, 2}}, Aux: aux},
+		&Clock{Sent: 1, Answered: true, Now: 2},
 	} {
 		f.Add(m.Append(nil))
 	}

@@ -11,20 +11,23 @@ import (
 	"pgregory.net/rapid"
 )
 
+var kinds = []Kind{
+	KindRegister, KindResult, KindWithdraw, KindProgress,
+	KindHeartbeat, KindHeartbeatAck, KindComplete, KindAnnounce, KindClock,
+}
+
 // drawMessage gives any control message that a correct side may send.
 func drawMessage(t *rapid.T) Message {
 	text := rapid.StringN(0, 40, 200)
-	switch rapid.SampledFrom([]Kind{KindRegister, KindResult, KindWithdraw, KindProgress}).Draw(t, "kind") {
+	switch rapid.SampledFrom(kinds).Draw(t, "kind") {
 	case KindRegister:
 		m := &Register{
 			Request: text.Draw(t, "request"), Task: rapid.Uint32().Draw(t, "task"), Epoch: rapid.Uint64().Draw(t, "epoch"),
 			PromptLen: rapid.Uint32().Draw(t, "prompt"), DstStart: rapid.Uint32().Draw(t, "start"),
-			Checksum: rapid.Bool().Draw(t, "checksum"),
+			Checksum: rapid.Bool().Draw(t, "checksum"), Read: rapid.Bool().Draw(t, "read"),
 		}
 		copy(m.TokenHash[:], rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "hash"))
-		for range rapid.IntRange(0, 4).Draw(t, "groups") {
-			m.Blocks = append(m.Blocks, rapid.SliceOfN(rapid.Int32(), 0, 6).Draw(t, "blocks"))
-		}
+		m.Blocks = drawBlocks(t)
 		return m
 	case KindResult:
 		m := &Result{
@@ -35,17 +38,70 @@ func drawMessage(t *rapid.T) Message {
 			Reason: text.Draw(t, "reason"), Bytes: rapid.Uint64().Draw(t, "bytes"),
 			Start: rapid.Uint32().Draw(t, "from"), End: rapid.Uint32().Draw(t, "end"), Checksum: rapid.Uint32().Draw(t, "sum"),
 		}
-		if rapid.Bool().Draw(t, "has aux") {
-			m.Aux = &Aux{First: drawLogprob(t), Cached: rapid.Uint32().Draw(t, "cached")}
-			for range rapid.IntRange(0, 3).Draw(t, "top") {
-				m.Aux.Top = append(m.Aux.Top, drawLogprob(t))
-			}
-		}
+		m.Aux = drawAux(t)
 		return m
 	case KindWithdraw:
 		return &Withdraw{Request: text.Draw(t, "request"), Epoch: rapid.Uint64().Draw(t, "epoch"), Reason: text.Draw(t, "reason")}
+	case KindHeartbeat:
+		return &Heartbeat{
+			Full: rapid.Bool().Draw(t, "full"), Base: rapid.Uint64().Draw(t, "base"), Version: rapid.Uint64().Draw(t, "version"),
+			Joined: drawLeases(t), Left: drawLeases(t),
+		}
+	case KindHeartbeatAck:
+		m := &HeartbeatAck{Version: rapid.Uint64().Draw(t, "version"), Resync: rapid.Bool().Draw(t, "resync")}
+		for _, l := range drawLeases(t) {
+			m.Refused = append(m.Refused, LeaseRefusal{Lease: l, Reason: text.Draw(t, "reason")})
+		}
+		return m
+	case KindComplete:
+		return &Complete{
+			Lease: drawLease(t), Status: Status(rapid.IntRange(int(StatusOK), int(StatusGone)).Draw(t, "status")),
+			Reason: text.Draw(t, "reason"),
+		}
+	case KindAnnounce:
+		return &Announce{
+			Request: text.Draw(t, "request"), Task: rapid.Uint32().Draw(t, "task"), Epoch: rapid.Uint64().Draw(t, "epoch"),
+			Slot: rapid.Uint32().Draw(t, "slot"), Nonce: rapid.Uint64().Draw(t, "nonce"),
+			Slice: rapid.Uint32().Draw(t, "slice"), Last: rapid.Bool().Draw(t, "last"),
+			Start: rapid.Uint32().Draw(t, "from"), End: rapid.Uint32().Draw(t, "end"),
+			Blocks: drawBlocks(t), Aux: drawAux(t),
+		}
+	case KindClock:
+		return &Clock{Sent: rapid.Int64().Draw(t, "sent"), Answered: rapid.Bool().Draw(t, "answered"), Now: rapid.Int64().Draw(t, "now")}
 	}
 	return &Progress{Request: text.Draw(t, "request"), Task: rapid.Uint32().Draw(t, "task"), Epoch: rapid.Uint64().Draw(t, "epoch")}
+}
+
+func drawBlocks(t *rapid.T) (out [][]int32) {
+	for range rapid.IntRange(0, 4).Draw(t, "groups") {
+		out = append(out, rapid.SliceOfN(rapid.Int32(), 0, 6).Draw(t, "blocks"))
+	}
+	return out
+}
+
+func drawAux(t *rapid.T) *Aux {
+	if !rapid.Bool().Draw(t, "has aux") {
+		return nil
+	}
+	a := &Aux{First: drawLogprob(t), Cached: rapid.Uint32().Draw(t, "cached")}
+	for range rapid.IntRange(0, 3).Draw(t, "top") {
+		a.Top = append(a.Top, drawLogprob(t))
+	}
+	return a
+}
+
+func drawLease(t *rapid.T) Lease {
+	return Lease{
+		Request: rapid.StringN(0, 20, 100).Draw(t, "lease"), Nonce: rapid.Uint64().Draw(t, "nonce"),
+		Attempt: rapid.Uint32().Draw(t, "attempt"),
+	}
+}
+
+func drawLeases(t *rapid.T) (out []Lease) {
+	for range rapid.IntRange(0, 3).Draw(t, "leases") {
+		out = append(out, drawLease(t))
+	}
+	return out
 }
 
 func drawLogprob(t *rapid.T) TokenLogprob {
@@ -113,7 +169,7 @@ func TestDecodeMessageRefuses(t *testing.T) {
 	}{
 		"nothing":               {nil, ErrShort.Error()},
 		"kind 0":                {[]byte{0}, "unknown message kind 0"},
-		"a kind to come":        {[]byte{byte(KindProgress) + 1}, "unknown message kind 5"},
+		"a kind to come":        {[]byte{byte(KindClock) + 1}, "unknown message kind 10"},
 		"a boolean of 2":        {spoil(result, last, 2), "2 is no boolean"},
 		"a status of 0":         {spoil(result, status, 0), "unknown status(0)"},
 		"a status to come":      {spoil(result, status, byte(StatusGone)+1), "unknown status(6)"},

@@ -6,7 +6,7 @@ import (
 )
 
 // Version is the protocol's: both sides must speak the same.
-const Version = 1
+const Version = 2
 
 // Life names one process from start to end, drawn at random when it starts. A process that
 // restarts under the same name and address is another life.
@@ -58,12 +58,24 @@ type Geometry struct {
 	Pools []Pool
 }
 
+// Slots describes the lease slots of an engine: Ranks arrays of Count int64 each, one behind
+// the other in one region, so that rank r's slot s is at byte 8*(r*Count+s) (LEASE-13). Count 0
+// is an engine that grants no lease which could be verified.
+type Slots struct {
+	Region uint32
+	Count  uint32
+	// Duration is kv_lease_duration in nanoseconds; readers derive their interval from it
+	// (LEASE-07).
+	Duration int64
+}
+
 // Hello opens every connection, in both directions.
 type Hello struct {
 	Life     Life
 	Role     string // prefill, decode
 	Identity Identity
 	Geometry Geometry
+	Slots    Slots
 }
 
 // MismatchError names the first field of the identity in which a peer differs.
@@ -126,6 +138,9 @@ func (h Hello) Append(b []byte) []byte {
 		e.u32(p.Blocks)
 		e.u64(p.BlockBytes)
 	}
+	e.u32(h.Slots.Region)
+	e.u32(h.Slots.Count)
+	e.u64(uint64(h.Slots.Duration))
 	return e.b
 }
 
@@ -158,5 +173,6 @@ func DecodeHello(b []byte) (Hello, error) {
 	for range d.count(16) {
 		h.Geometry.Pools = append(h.Geometry.Pools, Pool{Region: d.u32(), Blocks: d.u32(), BlockBytes: d.u64()})
 	}
+	h.Slots = Slots{Region: d.u32(), Count: d.u32(), Duration: int64(d.u64())}
 	return h, d.end()
 }

@@ -34,6 +34,10 @@ func drawHello(t *rapid.T) Hello {
 			BlockBytes: rapid.Uint64().Draw(t, "block bytes"),
 		})
 	}
+	h.Slots = Slots{
+		Region: rapid.Uint32().Draw(t, "slots"), Count: rapid.Uint32().Draw(t, "slot count"),
+		Duration: rapid.Int64().Draw(t, "duration"),
+	}
 	return h
 }
 
@@ -89,7 +93,7 @@ func TestHelloOfAnotherVersion(t *testing.T) {
 	} {
 		_, err := DecodeHello(b)
 		var m *MismatchError
-		if !errors.As(err, &m) || m.Field != "protocol version" || m.Ours != "1" || m.Theirs == "1" {
+		if !errors.As(err, &m) || m.Field != "protocol version" || m.Ours != "2" || m.Theirs == "2" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -17,6 +17,9 @@ type Register struct {
 	DstStart uint32
 	// Checksum asks for a checksum in each result (PIPE-33).
 	Checksum bool
+	// Read: the receiver reads what the sender announces, instead of being written to
+	// (LEASE-25). It grants nothing then.
+	Read bool
 	// Blocks has a resident suffix a layer group (of rank 0, then rank 1, ...): physical
 	// blocks whose logical end is the prompt's last block.
 	Blocks [][]int32
@@ -33,13 +36,8 @@ func (r *Register) Append(b []byte) []byte {
 	e.b = append(e.b, r.TokenHash[:]...)
 	e.u32(r.DstStart)
 	e.bool(r.Checksum)
-	e.u32(uint32(len(r.Blocks)))
-	for _, list := range r.Blocks {
-		e.u32(uint32(len(list)))
-		for _, id := range list {
-			e.u32(uint32(id))
-		}
-	}
+	e.bool(r.Read)
+	e.blocks(r.Blocks)
 	return e.b
 }
 
@@ -51,12 +49,29 @@ func (r *Register) decode(d *dec) {
 	copy(r.TokenHash[:], d.take(len(r.TokenHash)))
 	r.DstStart = d.u32()
 	r.Checksum = d.bool()
+	r.Read = d.bool()
+	r.Blocks = d.blocks()
+}
+
+func (e *enc) blocks(lists [][]int32) {
+	e.u32(uint32(len(lists)))
+	for _, list := range lists {
+		e.u32(uint32(len(list)))
+		for _, id := range list {
+			e.u32(uint32(id))
+		}
+	}
+}
+
+func (d *dec) blocks() [][]int32 {
+	var out [][]int32
 	for range d.count(4) {
 		n := d.count(4)
 		list := make([]int32, 0, n)
 		for range n {
 			list = append(list, int32(d.u32()))
 		}
-		r.Blocks = append(r.Blocks, list)
+		out = append(out, list)
 	}
+	return out
 }

@@ -96,15 +96,7 @@ func (r *Result) Append(b []byte) []byte {
 	e.u32(r.Start)
 	e.u32(r.End)
 	e.u32(r.Checksum)
-	e.bool(r.Aux != nil)
-	if r.Aux != nil {
-		e.tokenLogprob(r.Aux.First)
-		e.u32(r.Aux.Cached)
-		e.u32(uint32(len(r.Aux.Top)))
-		for _, t := range r.Aux.Top {
-			e.tokenLogprob(t)
-		}
-	}
+	e.aux(r.Aux)
 	return e.b
 }
 
@@ -116,22 +108,45 @@ func (r *Result) decode(d *dec) {
 	r.Slice = d.u32()
 	r.Last = d.bool()
 	r.Count = d.u32()
-	r.Status = Status(d.u8())
-	if d.err == nil && (r.Status < StatusOK || r.Status > StatusGone) {
-		d.fail(fmt.Errorf("wire: unknown %s", r.Status))
-	}
+	r.Status = d.status()
 	r.Reason = d.string()
 	r.Bytes = d.u64()
 	r.Start = d.u32()
 	r.End = d.u32()
 	r.Checksum = d.u32()
-	if !d.bool() {
+	r.Aux = d.aux()
+}
+
+func (e *enc) aux(a *Aux) {
+	e.bool(a != nil)
+	if a == nil {
 		return
 	}
-	r.Aux = &Aux{First: d.tokenLogprob(), Cached: d.u32()}
-	for range d.count(8) {
-		r.Aux.Top = append(r.Aux.Top, d.tokenLogprob())
+	e.tokenLogprob(a.First)
+	e.u32(a.Cached)
+	e.u32(uint32(len(a.Top)))
+	for _, t := range a.Top {
+		e.tokenLogprob(t)
 	}
+}
+
+func (d *dec) aux() *Aux {
+	if !d.bool() {
+		return nil
+	}
+	a := &Aux{First: d.tokenLogprob(), Cached: d.u32()}
+	for range d.count(8) {
+		a.Top = append(a.Top, d.tokenLogprob())
+	}
+	return a
+}
+
+func (d *dec) status() Status {
+	s := Status(d.u8())
+	if d.err == nil && (s < StatusOK || s > StatusGone) {
+		d.fail(fmt.Errorf("wire: unknown %s", s))
+	}
+	return s
 }
 
 func (e *enc) tokenLogprob(t TokenLogprob) {
