@@ -35,6 +35,12 @@ const (
 	ContextFirst    = "context_first"
 )
 
+// The policies for a prompt whose KV could not be loaded.
+const (
+	FailPolicy      = "fail"
+	RecomputePolicy = "recompute"
+)
+
 // chunksForPipelining: what is sent are the scheduler's chunks (PIPE-22).
 func chunksForPipelining(c Config) (faults []Finding) {
 	for _, s := range c.sides() {

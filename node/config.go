@@ -42,6 +42,23 @@ type EngineConfig struct {
 	MaxSeqs, MaxWaiting int
 	// TransferTimeout is kv_transfer_timeout.
 	TransferTimeout time.Duration
+	// LeaseDuration is kv_lease_duration, LeaseVerification kv_lease_verification (LEASE-01,
+	// LEASE-14). LeaseSlots is the number of slots; 0 takes one for each block and sequence.
+	LeaseDuration     time.Duration
+	LeaseVerification bool
+	LeaseSlots        int
+	// TurnTTL is how long a decode engine holds a turn for the next one; 0 holds none.
+	TurnTTL time.Duration
+	// LoadFailurePolicy is FailPolicy or RecomputePolicy: what becomes of a prompt whose KV could
+	// not be loaded.
+	LoadFailurePolicy string
+	// RecomputeThreshold is the length in tokens from which on a remote prefix is loaded; a
+	// shorter one is computed.
+	RecomputeThreshold int
+	// Token is what a leg must carry to be taken; TrustNetwork takes legs without one. An engine
+	// of a pair that has neither takes none.
+	Token        string
+	TrustNetwork bool
 	// DrainTimeout is how long requests may go on after the order to stop.
 	DrainTimeout time.Duration
 	Log          *slog.Logger
@@ -57,6 +74,12 @@ type EngineConfig struct {
 const (
 	ReserveManager = "reserve"
 	GrowManager    = "grow"
+)
+
+// The policies for a prompt whose KV could not be loaded.
+const (
+	FailPolicy      = config.FailPolicy
+	RecomputePolicy = config.RecomputePolicy
 )
 
 // parallel is how the model is cut into ranks.
