@@ -17,6 +17,7 @@ type verdict string
 // The verdicts. A mutant that does not compile says nothing.
 const (
 	byTests   verdict = "caught by the tests"
+	byCases   verdict = "caught by the cases"
 	bySeeds   verdict = "caught by the seeds"
 	survived  verdict = "survived"
 	notViable verdict = "does not compile"
@@ -37,20 +38,41 @@ func (m module) ReadDir(name string) ([]fs.DirEntry, error) {
 	return out, err
 }
 
-// lab tries mutants in a copy of the module.
-type lab struct {
-	dir   string
-	pkg   string
-	seeds int
+// witness is a run of tests that may notice a change.
+type witness struct {
+	verdict verdict
+	args    []string // of go
 }
 
-// sane makes sure that the copy passes as it is.
-func (l lab) sane() error {
-	if out, ok := l.tests(); !ok {
-		return fmt.Errorf("the tests fail without any change:\n%s", out)
+// witnesses are asked in this order, until one notices.
+func (o options) witnesses() []witness {
+	out := []witness{{byTests, []string{"test", "-failfast", "-timeout=60s", "./" + o.pkg}}}
+	if o.cases > 0 {
+		out = append(out, witness{byCases, []string{
+			"test", "-timeout=300s", "-run=^TestFerry$", "./engine", "-ferry.cases=" + strconv.Itoa(o.cases),
+		}})
 	}
-	if out, ok := l.simulator(); !ok {
-		return fmt.Errorf("the seeds fail without any change:\n%s", out)
+	if o.seeds > 0 {
+		out = append(out, witness{bySeeds, []string{
+			"test", "-timeout=300s", "-run=^TestSeeds$", "./sim", "-seeds=" + strconv.Itoa(o.seeds),
+		}})
+	}
+	return out
+}
+
+// lab tries mutants in a copy of the module.
+type lab struct {
+	dir       string
+	pkg       string
+	witnesses []witness
+}
+
+// sane makes sure that nobody notices anything in the copy as it is.
+func (l lab) sane() error {
+	for _, w := range l.witnesses {
+		if out, ok := l.goes(w.args...); !ok {
+			return fmt.Errorf("without any change: %s:\n%s", w.verdict, out)
+		}
 	}
 	return nil
 }
@@ -67,6 +89,10 @@ func (l lab) try(m *mutant) error {
 		return err
 	}
 	m.verdict = l.judge()
+	// The inputs that failed are kept for the next run, which is to find its own.
+	if err := os.RemoveAll(filepath.Join(l.dir, l.pkg, "testdata", "rapid")); err != nil {
+		return err
+	}
 	return os.WriteFile(path, src, 0o644)
 }
 
@@ -74,21 +100,12 @@ func (l lab) judge() verdict {
 	if _, ok := l.goes("build", "./"+l.pkg); !ok {
 		return notViable
 	}
-	if _, ok := l.tests(); !ok {
-		return byTests
-	}
-	if _, ok := l.simulator(); !ok {
-		return bySeeds
+	for _, w := range l.witnesses {
+		if _, ok := l.goes(w.args...); !ok {
+			return w.verdict
+		}
 	}
 	return survived
-}
-
-func (l lab) tests() (string, bool) {
-	return l.goes("test", "-timeout=60s", "./"+l.pkg)
-}
-
-func (l lab) simulator() (string, bool) {
-	return l.goes("test", "-timeout=300s", "-run=^TestSeeds$", "./sim", "-seeds="+strconv.Itoa(l.seeds))
 }
 
 func (l lab) goes(args ...string) (string, bool) {

@@ -69,12 +69,12 @@ func TestTable(t *testing.T) {
 	for i := range mutants {
 		mutants[i].verdict = byTests
 	}
-	mutants[0].verdict, mutants[1].verdict, mutants[2].verdict = notViable, bySeeds, survived
-	got := table(mutants, map[string]string{mutants[2].key(): "because a || b"}, "p", 5)
+	mutants[0].verdict, mutants[1].verdict, mutants[2].verdict, mutants[3].verdict = notViable, bySeeds, survived, byCases
+	got := options{pkg: "p"}.table(mutants, map[string]string{mutants[2].key(): "because a || b"})
 	for _, want := range []string{
 		"6 of 7 changes are caught: 85.7 %",
 		"1 more do not compile",
-		"| a.go | 7 | 5 | 1 | 1 |",
+		"| a.go | 7 | 4 | 1 | 1 | 1 |",
 		"| a.go:4 | `a > 0 && b > 0` | without `a > 0` | because a \\|\\| b |",
 	} {
 		if !strings.Contains(got, want) {

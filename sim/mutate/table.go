@@ -34,14 +34,24 @@ func readReasons(path string) (map[string]string, error) {
 
 func (m mutant) key() string { return m.file + " ¦ " + m.condition + " ¦ " + m.change }
 
+// tally counts verdicts.
+type tally map[verdict]int
+
+func (t tally) caught() int { return t[byTests] + t[byCases] + t[bySeeds] }
+
+func (t tally) row(b *strings.Builder, name string) {
+	fmt.Fprintf(b, "| %s | %d | %d | %d | %d | %d |\n",
+		name, t.caught()+t[survived], t[byTests], t[byCases], t[bySeeds], t[survived])
+}
+
 // table is what is written down.
-func table(mutants []mutant, reasons map[string]string, pkg string, seeds int) string {
+func (o options) table(mutants []mutant, reasons map[string]string) string {
 	files := []string{}
-	count := map[string]map[verdict]int{}
-	total := map[verdict]int{}
+	count := map[string]tally{}
+	total := tally{}
 	for _, m := range mutants {
 		if count[m.file] == nil {
-			count[m.file] = map[verdict]int{}
+			count[m.file] = tally{}
 			files = append(files, m.file)
 		}
 		count[m.file][m.verdict]++
@@ -49,18 +59,19 @@ func table(mutants []mutant, reasons map[string]string, pkg string, seeds int) s
 	}
 	slices.Sort(files)
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Mutations of package %s\n\n", pkg)
-	fmt.Fprintf(&b, "Written by `go run ./sim/mutate`. Each guard of the package (the condition of every `if`, every case of a\n")
-	fmt.Fprintf(&b, "`switch` without a value) is inverted, removed, and stripped of each operand of its `&&` and `||`, one change\n")
-	fmt.Fprintf(&b, "at a time. A change is caught if the package's own tests fail, or else %d seeds of the simulator.\n\n", seeds)
-	caught, all := total[byTests]+total[bySeeds], len(mutants)-total[notViable]
-	fmt.Fprintf(&b, "**%d of %d changes are caught: %.1f %%.** %d more do not compile.\n\n", caught, all, 100*float64(caught)/float64(all), total[notViable])
-	b.WriteString("| file | changes | by the tests | by the seeds | survived |\n| --- | --- | --- | --- | --- |\n")
+	fmt.Fprintf(&b, "# Mutations of package %s\n\n", o.pkg)
+	fmt.Fprintf(&b, "Written by `go run ./sim/mutate %s`. Each guard of the package (the condition of every `if`, every case\n", o.pkg)
+	b.WriteString("of a `switch` without a value) is inverted, removed, and stripped of each operand of its `&&` and `||`, one\n")
+	fmt.Fprintf(&b, "change at a time. A change is caught if the package's own tests fail, or else %d of the engines' random cases\n", o.cases)
+	fmt.Fprintf(&b, "(`TestFerry`), or else %d seeds of the simulator.\n\n", o.seeds)
+	all := total.caught() + total[survived]
+	fmt.Fprintf(&b, "**%d of %d changes are caught: %.1f %%.** %d more do not compile.\n\n",
+		total.caught(), all, 100*float64(total.caught())/float64(all), total[notViable])
+	b.WriteString("| file | changes | by the tests | by the cases | by the seeds | survived |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, f := range files {
-		c := count[f]
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d |\n", f, c[byTests]+c[bySeeds]+c[survived], c[byTests], c[bySeeds], c[survived])
+		count[f].row(&b, f)
 	}
-	fmt.Fprintf(&b, "| all | %d | %d | %d | %d |\n", all, total[byTests], total[bySeeds], total[survived])
+	total.row(&b, "all")
 	b.WriteString("\n## Survivors\n\n| where | guard | change | why |\n| --- | --- | --- | --- |\n")
 	for _, m := range mutants {
 		if m.verdict == survived {
