@@ -191,7 +191,7 @@ func (c *ferry) fits(s *side, receives bool) bool {
 		d := kvcache.Demand{Prompt: len(a.tokens), Tokens: len(a.tokens) + a.max - 1}
 		switch {
 		case a.on == onBoth && receives:
-			d.Received = true
+			d.Arrives = d.Prompt
 		case a.on == onBoth:
 			d.Tokens = d.Prompt
 		case (a.on == wholeOnD) != receives:

@@ -35,7 +35,7 @@ func (e *Engine) admit(now int64) {
 		if !s.started && len(s.output) == 0 {
 			s.cached = s.hold.Cached
 		}
-		if s.demand().Received {
+		if s.receives() {
 			s.state = receiving
 			e.openReceive(now, s)
 		} else {

@@ -52,9 +52,14 @@ func (s *seq) demand() kvcache.Demand {
 		d.Tokens += s.req.MaxTokens - 1 // the last token's KV is never stored
 	}
 	// What was received and then lost to others is computed here.
-	d.Received = s.req.Leg == DecodeLeg && len(s.output) == 0
+	if s.receives() {
+		d.Arrives = len(s.req.Tokens)
+	}
 	return d
 }
+
+// receives says whether the prompt's KV is to come from a peer.
+func (s *seq) receives() bool { return s.req.Leg == DecodeLeg && len(s.output) == 0 }
 
 // stored are the tokens whose KV a decoding request has: all but the last one drawn.
 func (s *seq) stored() []int32 {

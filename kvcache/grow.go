@@ -24,7 +24,7 @@ func (m *Grow) Fits(d Demand) error { return m.fits(d, 0) }
 // fits says whether the demand could be met if spare blocks of each group were held for
 // something else.
 func (m *Grow) fits(d Demand, spare int) error {
-	d.Received = false
+	d.Arrives = 0
 	for g, p := range m.pools {
 		need := m.span(g, d, 0).Len()
 		if w := m.layout.Groups[g].Window; w > 0 && m.chunk > 0 {
@@ -41,16 +41,13 @@ func (m *Grow) fits(d Demand, spare int) error {
 // one that arrives needs its whole final window at once, because its receive is posted once.
 func (m *Grow) Admit(d Demand, tokens []int32) (*Holding, bool) {
 	found := m.find(d, tokens)
-	if whole := found.length / m.layout.BlockTokens; whole < len(found.path) && !d.Received && m.fits(d, 1) != nil {
+	if whole := found.length / m.layout.BlockTokens; whole < len(found.path) && d.Arrives < d.Prompt && m.fits(d, 1) != nil {
 		// The block that is to be copied is held until the first pass, which could then never
 		// have all the blocks that it needs.
 		found = m.index.whole(m.layout, found.path[:whole])
 	}
 	return m.admit(d, found, func(cached int) int {
-		if d.Received {
-			return d.Prompt
-		}
-		return cached + 1
+		return max(d.Arrives, min(cached+1, d.Prompt))
 	})
 }
 

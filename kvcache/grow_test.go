@@ -67,7 +67,7 @@ func TestGrowHitThatFillsThePool(t *testing.T) {
 func TestGrowFitsWhatIsLost(t *testing.T) {
 	l := full(4)
 	l.Groups[0].Window = 2
-	d := Demand{Prompt: 20, Tokens: 20, Received: true}
+	d := Demand{Prompt: 20, Tokens: 20, Arrives: 20}
 	for _, c := range []struct {
 		chunk, blocks int
 		fits          bool
@@ -109,7 +109,7 @@ func TestAloneIsServed(t *testing.T) {
 			}
 		}
 		b.serve(t, r, r.demand)
-		if b.grow && r.demand.Received {
+		if b.grow && r.demand.Arrives > 0 {
 			filled := rapid.IntRange(r.demand.Prompt, len(r.tokens)).Draw(t, "filled")
 			b.serve(t, r, Demand{Prompt: filled, Tokens: len(r.tokens)})
 		}
@@ -126,10 +126,8 @@ func (b *bench) serve(t *rapid.T, r *request, d Demand) {
 		t.Fatalf("%+v fits, and is not admitted", d)
 	}
 	r.h, r.done = h, h.Cached
-	if d.Received {
-		b.copies(r)
-		b.receive(t, r, d.Prompt)
-	}
+	b.copies(r)
+	b.receive(t, r, d.Arrives)
 	for r.done < len(r.tokens) {
 		n := 1
 		if r.done < d.Prompt {

@@ -83,7 +83,7 @@ func TestReusePartBeforeWhatIsGone(t *testing.T) {
 // req: PIPE-36
 func TestCommitWithoutBlocks(t *testing.T) {
 	m := growWindowed(t, 4, 1, 4)
-	h, ok := m.Admit(Demand{Prompt: 8, Tokens: 8, Received: true}, prompt(8))
+	h, ok := m.Admit(Demand{Prompt: 8, Tokens: 8, Arrives: 8}, prompt(8))
 	if !ok || len(h.Tables[0].Blocks) != 0 {
 		t.Fatalf("admitted %v, %+v", ok, h)
 	}

@@ -34,9 +34,9 @@ type Demand struct {
 	Prompt int
 	// Tokens is the most tokens whose KV the request will ever store, the prompt included.
 	Tokens int
-	// Received: the prompt's KV is not computed here but arrives, so a window group needs
-	// none of the blocks that are stale when the prompt ends.
-	Received bool
+	// Arrives is how many of the prompt's tokens have their KV arrive from elsewhere; those
+	// behind are computed here. A window group needs none of the blocks that are stale by then.
+	Arrives int
 }
 
 // Holding is what a request holds.
@@ -125,28 +125,22 @@ func (s *store) span(g int, d Demand, cached int) Span {
 	if s.layout.Groups[g].Recurrent() {
 		return Span{0, 1}
 	}
-	from := cached
-	if d.Received {
-		from = d.Prompt
-	}
-	return Span{StaleEnd(from, s.layout.Groups[g].Window, s.layout.BlockTokens), s.layout.TotalBlocks(d.Tokens)}
+	return Span{StaleEnd(max(cached, d.Arrives), s.layout.Groups[g].Window, s.layout.BlockTokens), s.layout.TotalBlocks(d.Tokens)}
 }
 
 // find is what the index has of a request's prompt. What computes needs one token to compute;
-// what receives needs none.
+// where the whole prompt arrives none is needed.
 func (s *store) find(d Demand, tokens []int32) hit {
 	if s.index == nil {
 		return hit{}
 	}
-	tokens = tokens[:d.Prompt]
-	if !d.Received {
-		return s.index.find(s.layout, tokens, d.Prompt-1)
-	}
-	if h := s.index.find(s.layout, tokens, d.Prompt); h.length == d.Prompt {
+	limit := max(d.Arrives, d.Prompt-1)
+	h := s.index.find(s.layout, tokens[:d.Prompt], limit)
+	if h.length >= d.Arrives {
 		return h
 	}
-	// The sender fills whole blocks only, so a part of one is of no use.
-	return s.index.whole(s.layout, s.index.path(tokens))
+	// What arrives fills whole blocks only, so a part of one is of no use.
+	return s.index.whole(s.layout, s.index.path(tokens[:limit]))
 }
 
 // admit takes blocks up to end tokens, sharing a hit's. It is all or nothing. A hit that ends

@@ -140,7 +140,11 @@ func drawRequest(t *rapid.T) *request {
 	r := &request{tokens: rapid.SliceOfN(rapid.Int32Range(0, 1), 1, 16).Draw(t, "tokens")}
 	r.demand = Demand{
 		Prompt: rapid.IntRange(1, len(r.tokens)).Draw(t, "prompt"), Tokens: len(r.tokens),
-		Received: rapid.Bool().Draw(t, "received"),
+	}
+	if rapid.Bool().Draw(t, "received") {
+		r.demand.Arrives = rapid.SampledFrom([]int{
+			r.demand.Prompt, max(0, r.demand.Prompt-1), rapid.IntRange(0, r.demand.Prompt).Draw(t, "arrives"),
+		}).Draw(t, "arriving")
 	}
 	return r
 }
@@ -158,28 +162,30 @@ func (b *bench) admit(t *rapid.T) {
 		}
 		return
 	}
-	if most := prompt - 1; h.Cached > most && !r.demand.Received || h.Cached > prompt {
+	if most := max(prompt-1, r.demand.Arrives); h.Cached > most {
 		t.Fatalf("%d of a prompt of %d are cached", h.Cached, prompt)
 	}
 	r.h, r.done = h, h.Cached
 	b.copies(r)
-	if r.demand.Received {
-		b.receive(t, r, prompt)
-	}
+	b.receive(t, r, r.demand.Arrives)
 	b.visible(t, r, r.done)
 	b.live = append(b.live, r)
 }
 
-// receive writes what a sender would: whole blocks, from what is held to the prompt's end.
-func (b *bench) receive(t *rapid.T, r *request, prompt int) {
+// receive writes what a sender would: whole blocks, from what is held to the end of what
+// arrives.
+func (b *bench) receive(t *rapid.T, r *request, arrives int) {
+	if arrives <= r.h.Cached {
+		return
+	}
 	for g, group := range b.layout.Groups {
-		from := max(StaleEnd(prompt, group.Window, b.layout.BlockTokens)*b.layout.BlockTokens, r.h.Cached)
-		for p := from; p < prompt; p++ {
+		from := max(StaleEnd(arrives, group.Window, b.layout.BlockTokens)*b.layout.BlockTokens, r.h.Cached)
+		for p := from; p < arrives; p++ {
 			b.write(t, r, g, p)
 		}
 	}
-	r.done = prompt
-	b.m.Commit(r.h, r.tokens[:prompt])
+	r.done = arrives
+	b.m.Commit(r.h, r.tokens[:arrives])
 }
 
 // compute runs a chunk of some live request.
@@ -279,24 +285,26 @@ func TestReuse(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, prompt string
-		received     bool
+		arrives      int
 		cached       int
 		copies       int
 	}{
-		{"nothing alike", "zzzzzzzz", false, 0, 0},
-		{"less than a block alike, which is copied in both groups", "abcz", false, 3, 2},
-		{"two blocks", "abcdefghzz", false, 8, 0},
-		{"the whole prompt but for one token to compute", "abcdefghijkl", false, 11, 2},
-		{"one that arrives needs none to compute", "abcdefghijkl", true, 12, 0},
-		{"one that arrives and ends in a block that is here", "abcdefghij", true, 10, 2},
-		{"one that arrives cannot use a part of a block", "abcdefghijz", true, 8, 0},
+		{"nothing alike", "zzzzzzzz", 0, 0, 0},
+		{"less than a block alike, which is copied in both groups", "abcz", 0, 3, 2},
+		{"two blocks", "abcdefghzz", 0, 8, 0},
+		{"the whole prompt but for one token to compute", "abcdefghijkl", 0, 11, 2},
+		{"one that arrives needs none to compute", "abcdefghijkl", 12, 12, 0},
+		{"all but one token arrives, and a part of a block is it", "abcdefghijkl", 11, 11, 2},
+		{"one that arrives and ends in a block that is here", "abcdefghij", 10, 10, 2},
+		{"one that arrives cannot use a part of a block", "abcdefghijz", 11, 8, 0},
+		{"what arrives ends inside a block that is here", "abcdefghijz", 10, 10, 2},
 	} {
 		m, _ := NewReserve(layout, []int{16, 16}, Options{Reuse: true})
 		first := tokens("abcdefghijkl")
 		h, _ := m.Admit(Demand{Prompt: 12, Tokens: 12}, first)
 		m.Commit(h, first)
 		m.Give(h)
-		d := Demand{Prompt: len(c.prompt), Tokens: len(c.prompt) + 3, Received: c.received}
+		d := Demand{Prompt: len(c.prompt), Tokens: len(c.prompt) + 3, Arrives: c.arrives}
 		h, ok := m.Admit(d, tokens(c.prompt))
 		if !ok || h.Cached != c.cached || len(h.Copies) != c.copies {
 			t.Errorf("%s: admitted %v, %d cached, copies %v: want %d and %d", c.name, ok, h.Cached, h.Copies, c.cached, c.copies)

@@ -27,8 +27,8 @@ func TestReserveTake(t *testing.T) {
 	}{
 		{"a prompt that is computed here needs all of it", Demand{Prompt: 21, Tokens: 21}, [2]int{0, 0}, [2]int{6, 6}},
 		{"and room for what is decoded", Demand{Prompt: 21, Tokens: 30}, [2]int{0, 0}, [2]int{8, 8}},
-		{"one that arrives needs the final window only", Demand{Prompt: 21, Tokens: 30, Received: true}, [2]int{0, 3}, [2]int{8, 5}},
-		{"one token", Demand{Prompt: 1, Tokens: 1, Received: true}, [2]int{0, 0}, [2]int{1, 1}},
+		{"one that arrives needs the final window only", Demand{Prompt: 21, Tokens: 30, Arrives: 21}, [2]int{0, 3}, [2]int{8, 5}},
+		{"one token", Demand{Prompt: 1, Tokens: 1, Arrives: 1}, [2]int{0, 0}, [2]int{1, 1}},
 	} {
 		r, err := NewReserve(twoGroups(4), []int{20, 20}, Options{})
 		if err != nil {
@@ -101,7 +101,8 @@ func TestReserveNeverShares(t *testing.T) {
 		var held []*Holding
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
-				d := Demand{Prompt: rapid.IntRange(1, 40).Draw(t, "prompt"), Received: rapid.Bool().Draw(t, "received")}
+				d := Demand{Prompt: rapid.IntRange(1, 40).Draw(t, "prompt")}
+				d.Arrives = rapid.IntRange(0, d.Prompt).Draw(t, "arrives")
 				d.Tokens = d.Prompt + rapid.IntRange(0, 20).Draw(t, "output")
 				fits := r.Fits(d)
 				h, ok := r.Admit(d, prompt(d.Prompt))
