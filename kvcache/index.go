@@ -20,6 +20,9 @@ func chain(prev Key, tokens []int32) Key {
 	return sha256.Sum256(b)
 }
 
+// root is the key of nothing.
+func root(salt string) Key { return sha256.Sum256([]byte(salt)) }
+
 // index finds the blocks that hold a prefix. It names only blocks whose KV is whole and right
 // (PIPE-36); a block stays in it until its pool needs the room.
 type index struct {
@@ -42,7 +45,7 @@ type node struct {
 const none BlockID = -1
 
 func newIndex(tpb, groups int, salt string) *index {
-	x := &index{tpb: tpb, groups: groups, root: sha256.Sum256([]byte(salt)), nodes: map[Key]*node{}}
+	x := &index{tpb: tpb, groups: groups, root: root(salt), nodes: map[Key]*node{}}
 	x.nodes[x.root] = &node{key: x.root}
 	return x
 }

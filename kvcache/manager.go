@@ -22,6 +22,8 @@ type Manager interface {
 	Commit(h *Holding, tokens []int32)
 	// Copied says that the holding's copies are made.
 	Copied(h *Holding)
+	// Trim takes back the blocks behind the first tokens of a request.
+	Trim(h *Holding, tokens int)
 	// Give takes back what the request holds.
 	Give(h *Holding)
 	// Count is the number of blocks, and of blocks that nobody holds, over all groups.
@@ -221,6 +223,20 @@ func (s *store) Copied(h *Holding) {
 		s.pools[c.Group].Give([]BlockID{c.From})
 	}
 	h.Copies = nil
+}
+
+// Trim is of Manager.
+func (s *store) Trim(h *Holding, tokens int) {
+	for g := range h.Tables {
+		t := &h.Tables[g]
+		if s.layout.Groups[g].Recurrent() {
+			continue
+		}
+		if n := max(0, s.layout.TotalBlocks(tokens)-t.First); n < len(t.Blocks) {
+			s.pools[g].Give(t.Blocks[n:])
+			t.Blocks = t.Blocks[:n]
+		}
+	}
 }
 
 // Give is of Manager.
