@@ -1,9 +1,6 @@
 package openai
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // The values of Disagg.RequestType.
 const (
@@ -104,22 +101,5 @@ func WithDisagg(body []byte, d Disagg) ([]byte, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	all, err := object(body)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range all {
-		if m.key == disaggParam {
-			return nil, value{name: disaggParam}.bad("is set by the router and must not be given")
-		}
-	}
-	cut := bytes.IndexByte(body, '{') + 1
-	field := marshal(map[string]Disagg{disaggParam: d})
-	out := make([]byte, 0, len(body)+len(field))
-	out = append(out, body[:cut]...)
-	out = append(out, field[1:len(field)-1]...)
-	if len(all) > 0 {
-		out = append(out, ',')
-	}
-	return append(out, body[cut:]...), nil
+	return withParam(body, disaggParam, marshal(d))
 }

@@ -54,9 +54,15 @@ func (e *Encoder) Final(reason FinishReason, usage Usage) [][]byte {
 
 // Full is the answer not streamed; p is all of it.
 func (e *Encoder) Full(p Piece, reason FinishReason, usage Usage) []byte {
+	return e.FullKV(p, reason, usage, nil)
+}
+
+// FullKV is the answer of a prefill leg: what was generated is one token, and the handle of the
+// KV that is held goes with it.
+func (e *Encoder) FullKV(p Piece, reason FinishReason, usage Usage, kv *KVTransfer) []byte {
 	if e.req.Chat {
 		return marshal(ChatResponse{
-			ID: e.id, Object: ObjectChat, Created: e.created, Model: e.model, Usage: &usage,
+			ID: e.id, Object: ObjectChat, Created: e.created, Model: e.model, Usage: &usage, KVTransfer: kv,
 			Choices: []ChatChoice{{
 				Message:  ChatMessage{Role: "assistant", Content: p.Text},
 				Logprobs: e.chatLogprobs(p), FinishReason: &reason,
@@ -64,7 +70,7 @@ func (e *Encoder) Full(p Piece, reason FinishReason, usage Usage) []byte {
 		})
 	}
 	r := e.completion(CompletionChoice{Text: p.Text, Logprobs: e.completionLogprobs(p), FinishReason: &reason})
-	r.Usage = &usage
+	r.Usage, r.KVTransfer = &usage, kv
 	return marshal(r)
 }
 

@@ -14,6 +14,7 @@ func addBodies(f *testing.F) {
 		"", `"seed":9223372036854775807`, `"stop":["a","b"],"stream":true,"stream_options":{"include_usage":true}`,
 		`"logprobs":true,"top_logprobs":3`, `"logprobs":5`, `"temperature":0.7e0,"top_p":1,"top_k":-1`, `"logit_bias":{ }`,
 		`"disaggregated_params":{"request_type":"context_only","disagg_request_id":"r","schedule_style":1}`,
+		`"kv_transfer_params":` + handleJSON,
 	} {
 		f.Add([]byte(completion(extra)))
 		f.Add([]byte(chat(extra)))
@@ -41,7 +42,10 @@ func checkRequest(t *testing.T, r *Request, err *Error) {
 		r.Chat != (r.Messages != nil), r.Chat == (r.Prompt != "" || len(r.PromptTokens) > 0):
 		t.Fatalf("let through: %+v", r)
 	}
-	if r.Disagg != nil && r.Disagg.check() != nil {
+	if r.KV != nil {
+		checkKVTransfer(t, r.KV)
+	}
+	if r.Disagg != nil && (r.KV != nil || r.Disagg.check() != nil) {
 		t.Fatalf("let through: %+v", r.Disagg)
 	}
 }

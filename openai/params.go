@@ -25,6 +25,7 @@ var commonParams = map[string]param{
 	"stream_options": setStreamOptions,
 
 	"disaggregated_params": setDisagg,
+	"kv_transfer_params":   setKVTransfer,
 
 	"n":                  onlyInt(1),
 	"min_tokens":         onlyInt(0),

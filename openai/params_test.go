@@ -173,7 +173,7 @@ func TestBadParameters(t *testing.T) {
 		`presence_penalty|0.1|must be 0`, `presence_penalty|"0"|must be a number`, `frequency_penalty|-1|must be 0`,
 		`repetition_penalty|1.1|must be 1`, `min_p|0.1|must be 0`, `use_beam_search|true|must be false`,
 		`logit_bias|{"5":1}|not supported`, `logit_bias|7|not supported`, `user|7|must be a string`,
-		`temprature|1|unknown parameter "temprature"`, `kv_transfer_params|{}|unknown`, `Temperature|1|unknown`,
+		`temprature|1|unknown parameter "temprature"`, `kv_transfer_params|{}|must ask for do_remote_prefill or`, `Temperature|1|unknown`,
 		`chat_template_kwargs|{}|unknown`, `unknown_null|null|unknown`,
 	}
 	onlyCompletion := []string{

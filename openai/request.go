@@ -70,8 +70,10 @@ type Request struct {
 	// IncludeUsage is stream_options.include_usage.
 	IncludeUsage bool
 
-	// Disagg is what a router says to an engine; nil from a client. A router refuses it.
+	// Disagg and KV are what a router says to an engine, of which it says at most one; nil from
+	// a client. A router refuses both.
 	Disagg *Disagg
+	KV     *KVTransfer
 }
 
 // DecodeCompletion decodes the body of POST /v1/completions.
@@ -126,6 +128,9 @@ func (r *Request) decode(body []byte, params map[string]param) *Error {
 	}
 	if r.Model == "" {
 		return BadRequest("model", "model is required")
+	}
+	if r.Disagg != nil && r.KV != nil {
+		return BadRequest(kvParam, "%s and %s exclude each other", kvParam, disaggParam)
 	}
 	if streamOptions && !r.Stream {
 		return BadRequest("stream_options", "stream_options needs stream to be true")

@@ -50,6 +50,8 @@ type CompletionResponse struct {
 	Choices []CompletionChoice `json:"choices"`
 	// Usage is nil in all chunks of a stream but one.
 	Usage *Usage `json:"usage,omitempty"`
+	// KVTransfer is nil but in a prefill leg's answer.
+	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
 // CompletionChunk is one event of a completion's stream: it looks like the whole answer.
@@ -72,6 +74,8 @@ type ChatResponse struct {
 	Model   string       `json:"model"`
 	Choices []ChatChoice `json:"choices"`
 	Usage   *Usage       `json:"usage,omitempty"`
+	// KVTransfer is nil but in a prefill leg's answer.
+	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
 // ChatChoice is a chat answer.

@@ -89,15 +89,18 @@ func (r *Router) admit(w http.ResponseWriter, req *http.Request, e endpoint) (bo
 		return nil, "", bad
 	}
 	if decoded.Disagg != nil {
-		return nil, "", disaggGiven()
+		return nil, "", handoverGiven("disaggregated_params")
+	}
+	if decoded.KV != nil {
+		return nil, "", handoverGiven("kv_transfer_params")
 	}
 	return body, decoded.Model, nil
 }
 
-// disaggGiven refuses a hand-over from a client: whoever can name a request's blocks could
+// handoverGiven refuses a hand-over from a client: whoever can name a request's blocks could
 // read somebody's prompt.
-func disaggGiven() *openai.Error {
-	return openai.BadRequest("disaggregated_params", "disaggregated_params is set by the router and must not be given")
+func handoverGiven(param string) *openai.Error {
+	return openai.BadRequest(param, "%s is set by the router and must not be given", param)
 }
 
 // mintID makes an ID that no other attempt has.
