@@ -24,7 +24,48 @@ var (
 	ErrChecksum = errors.New("checksum mismatch")
 	// ErrProtocol: the peer sent what no correct peer sends.
 	ErrProtocol = errors.New("protocol violation")
+	// ErrLeaseExpired: nobody read the blocks while their lease lived (LEASE-04).
+	ErrLeaseExpired = errors.New("the lease expired")
+	// ErrLeaseRefused: the holder does not honour our claim on the lease.
+	ErrLeaseRefused = errors.New("the lease is refused")
+	// ErrHandle: a handle or an announcement names what its holder, or we, cannot have.
+	ErrHandle = errors.New("handle does not fit")
 )
+
+// The reasons of a VerifyError. Metrics count by them.
+const (
+	// ReasonLapsed: the slot holds another number, so the lease ended before the last byte was
+	// read.
+	ReasonLapsed = "lapsed"
+	// ReasonSlotRead: the slot could not be read.
+	ReasonSlotRead = "slot read failed"
+	// ReasonNoSlot: there is neither a slot nor a nonce, because the holder had none free, or a
+	// router dropped both.
+	ReasonNoSlot = "no slot"
+	// ReasonFields: there is one of slot and nonce without the other.
+	ReasonFields = "fields missing"
+)
+
+// VerifyError says that KV which was read, or was to be, cannot be proved to be the request's
+// (LEASE-17).
+type VerifyError struct {
+	// Writer is the peer's rank whose slot it was, if it came to that.
+	Writer int
+	Reason string
+	Err    error // why the slot could not be read, or nil
+}
+
+func (e *VerifyError) Error() string {
+	switch {
+	case e.Err != nil:
+		return fmt.Sprintf("lease not verified: %s on rank %d: %v", e.Reason, e.Writer, e.Err)
+	case e.Reason == ReasonLapsed:
+		return fmt.Sprintf("lease not verified: %s on rank %d", e.Reason, e.Writer)
+	}
+	return "lease not verified: " + e.Reason
+}
+
+func (e *VerifyError) Unwrap() error { return e.Err }
 
 // RemoteError is a failure that the sender reported.
 type RemoteError struct {

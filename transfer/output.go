@@ -69,8 +69,41 @@ type Received struct {
 	Stats Stats
 }
 
+// Offered says that the prompt is computed and its blocks may be read: the owner grants the
+// lease and answers with the handle. Tables are the prompt's blocks, as they stay until Release.
+type Offered struct {
+	Tables []kvcache.BlockTable
+	Aux    *wire.Aux
+}
+
+// Read copies the part that the peer's rank Writer has of blocks: Src are the peer's and Dst
+// ours. ReadDone with the same Slice and Writer must come back. It carries no notice (LEASE-15).
+type Read struct {
+	Slice, Writer int
+	Peer          wire.Life
+	Groups        []GroupCopy
+}
+
+// CheckSlot reads a lease slot of the peer's rank Writer; SlotRead must come back. It comes when
+// every block of every rank is here, and may share a READ with those of other requests.
+type CheckSlot struct {
+	Peer         wire.Life
+	Writer, Slot int
+}
+
+// Pulled says that the KV is here and, if it was to be verified, proved. Aux is nil with a
+// handle.
+type Pulled struct {
+	Aux   *wire.Aux
+	Stats Stats
+}
+
+// Unusable says that the KV did not come and that nothing is read into the blocks any more:
+// they stay the owner's, which computes the prompt itself.
+type Unusable struct{ Err error }
+
 // Failed says that the transfer ended without success. It comes at most once, and neither
-// Sent nor Received comes with it.
+// Sent, Received, Pulled nor Unusable comes with it.
 type Failed struct{ Err error }
 
 // Record is an event worth remembering, for traces and metrics.
@@ -87,21 +120,26 @@ type What uint8
 const (
 	SliceDue What = iota + 1 // a slice's blocks are computed
 	SlicePosted
-	SliceLanded // on the sender: acknowledged; on the receiver: its result came
+	SliceLanded // on the sender: acknowledged; on the receiver: its result came, or it is read
 )
 
-func (Copy) output()     {}
-func (Verify) output()   {}
-func (Notify) output()   {}
-func (Commit) output()   {}
-func (Release) output()  {}
-func (Drop) output()     {}
-func (Grant) output()    {}
-func (Revoke) output()   {}
-func (Sent) output()     {}
-func (Received) output() {}
-func (Failed) output()   {}
-func (Record) output()   {}
+func (Copy) output()      {}
+func (Verify) output()    {}
+func (Notify) output()    {}
+func (Commit) output()    {}
+func (Release) output()   {}
+func (Drop) output()      {}
+func (Grant) output()     {}
+func (Revoke) output()    {}
+func (Sent) output()      {}
+func (Received) output()  {}
+func (Offered) output()   {}
+func (Read) output()      {}
+func (CheckSlot) output() {}
+func (Pulled) output()    {}
+func (Unusable) output()  {}
+func (Failed) output()    {}
+func (Record) output()    {}
 
 // Stats is what a finished transfer took. Times are nanoseconds of the owner's clock.
 type Stats struct {

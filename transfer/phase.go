@@ -43,3 +43,23 @@ func (r *Receive) Phase() string {
 	}
 	return "ended"
 }
+
+// Phase names where an offer stands, as Send.Phase does.
+func (o *Offer) Phase() string {
+	switch {
+	case o.own.phase == phaseReleased:
+		return "released"
+	case o.finished:
+		return "draining"
+	case o.offered:
+		return "held"
+	case o.own.phase == phaseIdle:
+		return "waiting"
+	}
+	return "computing"
+}
+
+// Phase names where a session stands, as Send.Phase does.
+func (p *Pull) Phase() string {
+	return [...]string{"connecting", "waiting", "reading", "verifying", "draining", "ended"}[p.phase]
+}

@@ -43,6 +43,8 @@ type Send struct {
 	peer   wire.Life
 	ranks  *Mapping
 	reg    *wire.Register
+	slot   uint32 // where a receiver that reads finds nonce
+	nonce  uint64
 	dst    Destination
 	slices []slice
 	sent   int // blocks [0,sent) have been given to slices
@@ -103,6 +105,12 @@ func (s *Send) Step(now int64, ev SendEvent) {
 		s.copied(now, ev)
 	case TakenBack:
 		s.takenBack(now)
+	case Slotted:
+		s.slotted(ev)
+	case Completed:
+		s.completed(ev)
+	case Expired:
+		s.fail(wire.StatusFailed, ErrLeaseExpired)
 	case Withdrawn:
 		if s.isReceiver(ev.Peer, ev.Msg.Epoch) {
 			s.fail(wire.StatusCancelled, fmt.Errorf("%w: %s", ErrWithdrawn, ev.Msg.Reason))
@@ -186,8 +194,10 @@ func (s *Send) fail(status wire.Status, cause error) {
 	}
 	s.err, s.status, s.finished = cause, status, true
 	if s.reg != nil && !s.drained {
-		s.emit(Notify{Peer: s.peer, Msg: s.ending(false)})
+		s.drained = s.announces()
+		s.emit(Notify{Peer: s.peer, Msg: s.ending(s.drained)})
 	}
+	s.unannounce()
 	s.emit(Failed{Err: &Error{Request: s.cfg.Request, Peer: s.peer, Cause: cause}})
 }
 
@@ -219,6 +229,8 @@ func (s *Send) Deadline() int64 {
 	switch {
 	case s.dropped, s.finished && s.spans.open == 0:
 		return Never
+	case s.announces() && s.computed:
+		return Never // the lease has a clock of its own
 	case s.waits():
 		return s.active + s.cfg.Timeout
 	case s.reg != nil:

@@ -21,12 +21,24 @@ type ChunkComputed struct {
 }
 
 // Registered: a receiver posted its receive. PoolBlocks[g] is the size of its pool, Ranks how
-// our ranks map onto its; nil is one rank on either side.
+// our ranks map onto its; nil is one rank on either side. Slot and Nonce are the request's; a
+// receiver that reads is refused if HasSlot is false, because none is free. With nonce 0 the
+// request is not scheduled yet, and Slotted tells of both.
 type Registered struct {
 	Peer       wire.Life
 	Msg        *wire.Register
 	PoolBlocks []int
 	Ranks      *Mapping
+	HasSlot    bool
+	Slot       uint32
+	Nonce      uint64
+}
+
+// Slotted: the request was scheduled, perhaps anew, and has this lease slot with this nonce in it.
+// It comes before the first chunk that is computed under it.
+type Slotted struct {
+	Slot  uint32
+	Nonce uint64
 }
 
 // Copied ends a Copy. Err nil means that it landed.
@@ -58,8 +70,11 @@ type Cancel struct{ Cause error }
 func (ChunkStarted) sendEvent()  {}
 func (ChunkComputed) sendEvent() {}
 func (Registered) sendEvent()    {}
+func (Slotted) sendEvent()       {}
 func (Copied) sendEvent()        {}
 func (TakenBack) sendEvent()     {}
 func (Withdrawn) sendEvent()     {}
 func (PeerGone) sendEvent()      {}
 func (Cancel) sendEvent()        {}
+func (Completed) sendEvent()     {}
+func (Expired) sendEvent()       {}

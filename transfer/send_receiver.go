@@ -28,6 +28,7 @@ func (s *Send) registered(now int64, ev Registered) {
 		s.ranks = oneToOne(s.cfg.Layout)
 	}
 	s.peer, s.reg, s.dst = ev.Peer, ev.Msg, destination(ev.Msg)
+	s.slot, s.nonce = ev.Slot, ev.Nonce
 	s.active, s.progress, s.offered = now, now, false
 	s.dispatch(now)
 }
@@ -66,6 +67,8 @@ func (s *Send) fits(ev Registered) error {
 	case len(m.Blocks) != len(s.cfg.Layout.Groups) || len(ev.PoolBlocks) != len(m.Blocks):
 		return fmt.Errorf("%d block lists and %d pools for %d layer groups",
 			len(m.Blocks), len(ev.PoolBlocks), len(s.cfg.Layout.Groups))
+	case m.Read && !ev.HasSlot:
+		return errNoSlot
 	}
 	for g, list := range m.Blocks {
 		if len(list) > total {

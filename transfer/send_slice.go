@@ -14,11 +14,18 @@ func (s *Send) dispatch(now int64) {
 			continue
 		}
 		plan, err := Plan(s.cfg.Layout, s.cfg.PromptLen, sl.span, sl.tables, s.dst)
+		if err == nil && s.announces() && s.nonce == 0 {
+			err = errNoSlot
+		}
 		if err != nil {
 			s.fail(wire.StatusFailed, err)
 			return
 		}
-		s.post(now, i, plan)
+		if s.announces() {
+			s.announce(i, plan)
+		} else {
+			s.post(now, i, plan)
+		}
 	}
 }
 
