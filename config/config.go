@@ -16,6 +16,17 @@ type Config struct {
 
 	EnableChunkedPrefill *bool `yaml:"enable_chunked_prefill" default:"true" doc:"cut prompts into chunks; for all servers that do not say"`
 
+	PrefillFailurePolicy *string `yaml:"prefill_failure_policy" enum:"fail,other,local" default:"fail" doc:"what the router does when a prefill engine fails before an answer began: fail answers with an error, other asks another prefill engine, local lets the decode engine compute the prompt"`
+	PrefillTries         *int    `yaml:"prefill_tries" min:"1" max:"64" default:"2" doc:"prefill engines that a request is tried on under other, the first one included"`
+	LocalPrefillCap      *int    `yaml:"local_prefill_cap" min:"1" max:"65536" default:"4" doc:"prompts that decode engines may be computing under local; more are refused with 503"`
+
+	KVLeaseDuration      *Seconds `yaml:"kv_lease_duration" min:"0.001" max:"86400" default:"30" doc:"how long prefill holds a computed prompt that nobody asks after, in seconds; decode asks after it every sixth of that, and each time it is held for two thirds more"`
+	KVLeaseVerification  *bool    `yaml:"kv_lease_verification" default:"true" doc:"use KV that was read only when a read of the lease's slot afterwards proves that its blocks were still the request's"`
+	KVLeaseSlots         *int     `yaml:"kv_lease_slots" min:"0" max:"33554432" default:"0" doc:"prompts that can be under a lease with proof; 0 takes one for each block and each of max_batch_size"`
+	DecoderKVBlocksTTL   *Seconds `yaml:"decoder_kv_blocks_ttl" min:"0" max:"604800" default:"480" doc:"how long decode holds a finished turn for the conversation's next one, in seconds; 0 holds none"`
+	KVLoadFailurePolicy  *string  `yaml:"kv_load_failure_policy" enum:"fail,recompute" default:"fail" doc:"what becomes of a request whose KV could not be read, or not proved: fail answers with an error, recompute computes the prompt where it is"`
+	KVRecomputeThreshold *int     `yaml:"kv_recompute_threshold" min:"0" max:"16777216" default:"0" doc:"tokens; a prefix on another engine that is shorter is computed instead of read; 0 reads all"`
+
 	ContextServers    Servers `yaml:"context_servers" doc:"the prefill engines"`
 	GenerationServers Servers `yaml:"generation_servers" doc:"the decode engines"`
 }
@@ -57,6 +68,13 @@ type Transceiver struct {
 	KVCacheBounceSizeMB     *int    `yaml:"kv_cache_bounce_size_mb" min:"0" max:"1048576" default:"0" doc:"size of a staging buffer that gathers a request's blocks; not built, and never with pipelined transfer"`
 	EnableChecksum          *bool   `yaml:"enable_checksum" default:"false" doc:"the receiver compares each slice with what was sent before it uses it"`
 	TransceiverRuntime      *string `yaml:"transceiver_runtime" enum:"auto,go" known:"PYTHON,CPP" default:"auto" doc:"which implementation moves the KV; auto becomes go"`
+
+	KVLeaseDuration      *Seconds `yaml:"kv_lease_duration" min:"0.001" max:"86400" inherit:"kv_lease_duration" doc:"as at the top level, for these engines; the prefill engines' counts"`
+	KVLeaseVerification  *bool    `yaml:"kv_lease_verification" inherit:"kv_lease_verification" doc:"as at the top level, for these engines"`
+	KVLeaseSlots         *int     `yaml:"kv_lease_slots" min:"0" max:"33554432" inherit:"kv_lease_slots" doc:"as at the top level, for these engines"`
+	DecoderKVBlocksTTL   *Seconds `yaml:"decoder_kv_blocks_ttl" min:"0" max:"604800" inherit:"decoder_kv_blocks_ttl" doc:"as at the top level, for these engines; the decode engines' counts"`
+	KVLoadFailurePolicy  *string  `yaml:"kv_load_failure_policy" enum:"fail,recompute" inherit:"kv_load_failure_policy" doc:"as at the top level, for these engines"`
+	KVRecomputeThreshold *int     `yaml:"kv_recompute_threshold" min:"0" max:"16777216" inherit:"kv_recompute_threshold" doc:"as at the top level, for these engines"`
 }
 
 // Overrides are what a command line says over a file. The tags name the flag and the keys that
@@ -69,6 +87,10 @@ type Overrides struct {
 	Decode        *int     `flag:"decode" keys:"generation_servers.num_instances"`
 	PrefillURLs   []string `flag:"prefill" keys:"context_servers.urls"`
 	DecodeURLs    []string `flag:"decode" keys:"generation_servers.urls"`
+
+	PrefillFailurePolicy *string `flag:"prefill-failure-policy" keys:"prefill_failure_policy"`
+	PrefillTries         *int    `flag:"prefill-tries" keys:"prefill_tries"`
+	LocalPrefillCap      *int    `flag:"local-prefill-cap" keys:"local_prefill_cap"`
 
 	Model          *string `flag:"model" keys:"model,*.model"`
 	ChunkedPrefill *bool   `flag:"enable-chunked-prefill" keys:"enable_chunked_prefill,*.enable_chunked_prefill"`
@@ -87,4 +109,11 @@ type Overrides struct {
 	Pipelined *bool `flag:"pipelined" keys:"*.cache_transceiver_config.enable_pipelined_transfer"`
 	Checksum  *bool `flag:"kv-checksum" keys:"*.cache_transceiver_config.enable_checksum"`
 	TimeoutMS *int  `flag:"kv-transfer-timeout" keys:"*.cache_transceiver_config.kv_transfer_timeout_ms"`
+
+	LeaseDuration      *Seconds `flag:"kv-lease-duration" keys:"kv_lease_duration,*.cache_transceiver_config.kv_lease_duration"`
+	LeaseVerification  *bool    `flag:"kv-lease-verification" keys:"kv_lease_verification,*.cache_transceiver_config.kv_lease_verification"`
+	LeaseSlots         *int     `flag:"kv-lease-slots" keys:"kv_lease_slots,*.cache_transceiver_config.kv_lease_slots"`
+	TurnTTL            *Seconds `flag:"decoder-kv-blocks-ttl" keys:"decoder_kv_blocks_ttl,*.cache_transceiver_config.decoder_kv_blocks_ttl"`
+	LoadFailurePolicy  *string  `flag:"kv-load-failure-policy" keys:"kv_load_failure_policy,*.cache_transceiver_config.kv_load_failure_policy"`
+	RecomputeThreshold *int     `flag:"kv-recompute-threshold" keys:"kv_recompute_threshold,*.cache_transceiver_config.kv_recompute_threshold"`
 }

@@ -160,7 +160,7 @@ func (d *decoder) follow(n ast.Node, path string) (ast.Node, bool) {
 // maxAliases is how many aliases may stand for each other.
 const maxAliases = 8
 
-// scalar reads a node into a string, bool or int, or says what it wants.
+// scalar reads a node into a string, bool or number, or says what it wants.
 func scalar(n ast.Node, into reflect.Value) (want string) {
 	switch into.Kind() {
 	case reflect.Bool:
@@ -175,6 +175,12 @@ func scalar(n ast.Node, into reflect.Value) (want string) {
 			return "a whole number"
 		}
 		return integer(i.Token.Value, into)
+	case reflect.Float64:
+		f, ok := fractionOf(n)
+		if !ok {
+			return "a number of seconds in decimal, as 30 or 0.5"
+		}
+		into.SetFloat(f)
 	default:
 		s, ok := text(n)
 		switch {
@@ -196,6 +202,14 @@ func integer(s string, into reflect.Value) (want string) {
 	}
 	into.SetInt(n)
 	return ""
+}
+
+func fractionOf(n ast.Node) (float64, bool) {
+	switch n.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		return fraction(n.GetToken().Value)
+	}
+	return 0, false
 }
 
 func text(n ast.Node) (string, bool) {

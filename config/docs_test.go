@@ -59,8 +59,8 @@ func (k key) values() string {
 		return "`" + strings.Join(k.words, "`, `") + "`"
 	case k.typ.Kind() == reflect.Slice:
 		return "list of text"
-	case k.isInt:
-		return fmt.Sprintf("%d to %d", k.min, k.max)
+	case k.ranged():
+		return decimal(k.min) + " to " + decimal(k.max)
 	case k.typ == reflect.TypeFor[*bool]():
 		return "`true`, `false`"
 	}

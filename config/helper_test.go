@@ -38,7 +38,11 @@ func drawValue(t *rapid.T, k key) any {
 	case k.isInt && k.words != nil:
 		return rapid.SampledFrom([]int{1, 1, 2, 4, 3, 0}).Draw(t, k.path)
 	case k.isInt:
-		return rapid.SampledFrom([]int{k.min, k.min, k.min + 1, k.max, k.min - 1, k.max + 1}).Draw(t, k.path)
+		low, high := int(k.min), int(k.max)
+		return rapid.SampledFrom([]int{low, low, low + 1, high, low - 1, high + 1}).Draw(t, k.path)
+	case k.isTime:
+		low, high := Seconds(k.min), Seconds(k.max)
+		return rapid.SampledFrom([]Seconds{low, low, low + 1, 0.1 + 0.2, high, low - 1, high + 0.001}).Draw(t, k.path)
 	case k.typ == reflect.TypeFor[*bool]():
 		return rapid.Bool().Draw(t, k.path)
 	case k.words != nil:

@@ -18,12 +18,13 @@ type key struct {
 	index []int // of the field, for reflect
 	typ   reflect.Type
 
-	min, max       int // of a number; max 0 is no limit of its own
-	words, known   []string
-	fallback       string
-	inherit        string
-	doc            string
-	section, isInt bool
+	min, max      float64 // of a number that is none of a few words
+	words, known  []string
+	fallback      string
+	inherit       string
+	doc           string
+	section       bool
+	isInt, isTime bool
 }
 
 // keys are all settings and sections, each after the section that holds it, the top level's
@@ -48,7 +49,7 @@ func walkKeys(t reflect.Type, under string, index []int) []key {
 			min: number(f.Tag.Get("min")), max: number(f.Tag.Get("max")),
 			words: words(f.Tag.Get("enum")), known: words(f.Tag.Get("known")),
 			fallback: f.Tag.Get("default"), inherit: f.Tag.Get("inherit"), doc: f.Tag.Get("doc"),
-			section: f.Type.Kind() == reflect.Struct, isInt: f.Type == reflect.TypeFor[*int](),
+			section: f.Type.Kind() == reflect.Struct, isInt: f.Type == reflect.TypeFor[*int](), isTime: f.Type == reflect.TypeFor[*Seconds](),
 		}
 		out = append(out, k)
 		if k.section {
@@ -58,9 +59,9 @@ func walkKeys(t reflect.Type, under string, index []int) []key {
 	return out
 }
 
-func number(tag string) int {
-	n, _ := strconv.Atoi(tag) // an absent tag is 0
-	return n
+func number(tag string) float64 {
+	f, _ := strconv.ParseFloat(tag, 64) // an absent tag is 0
+	return f
 }
 
 func words(tag string) []string {
@@ -95,6 +96,8 @@ func (k key) set(c *Config, word string) {
 	switch v.Elem().Kind() {
 	case reflect.Int:
 		v.Elem().SetInt(int64(number(word)))
+	case reflect.Float64:
+		v.Elem().SetFloat(number(word))
 	case reflect.Bool:
 		v.Elem().SetBool(word == "true")
 	default:

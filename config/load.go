@@ -77,7 +77,7 @@ type Source struct {
 // every fault of either; with one there are no warnings. For Check, what cannot run yet is a
 // warning; for all other uses it is a fault (PIPE-24).
 func Load(s Source) (c Config, warnings []Finding, err error) {
-	p := parsed{config: Base(s.Use), places: map[string]Place{}}
+	p := parsed{config: s.base(), places: map[string]Place{}}
 	if s.Data != nil {
 		p = parse(s.Data)
 	}
@@ -110,6 +110,18 @@ func Base(u Use) Config {
 		s.Transceiver.TransceiverRuntime = new(chosenRuntime)
 		if u == Up {
 			s.Transceiver.EnablePipelinedTransfer = new(true)
+		}
+	}
+	return c
+}
+
+// base is what is said without a file. Pipelining is only taken for granted there, so a style
+// that does not go with it turns it off, unless a flag asks for it too (PIPE-21).
+func (s Source) base() Config {
+	c := Base(s.Use)
+	if style := s.Overrides.ScheduleStyle; style != nil && *style == ContextFirst {
+		for _, side := range c.sides() {
+			side.Transceiver.EnablePipelinedTransfer = nil
 		}
 	}
 	return c

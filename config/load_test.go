@@ -50,6 +50,11 @@ func TestOverridesAreValidated(t *testing.T) {
 		"pipelining over a file's style": {Check, "schedule_style: context_first\n", Overrides{Pipelined: new(true)}, []string{
 			"f:1:17: schedule_style: context_first: want generation_first with context_servers.cache_transceiver_config.enable_pipelined_transfer and generation_servers.cache_transceiver_config.enable_pipelined_transfer, because decode must have registered its blocks when prefill begins to write",
 		}},
+		"a style against pipelining that was asked for too": {Up, "", Overrides{ScheduleStyle: new(ContextFirst), Pipelined: new(true)}, []string{
+			"--schedule-style: schedule_style: context_first: want generation_first with context_servers.cache_transceiver_config.enable_pipelined_transfer and generation_servers.cache_transceiver_config.enable_pipelined_transfer, because decode must have registered its blocks when prefill begins to write",
+		}},
+		"a lease that is too short":        {Up, "", Overrides{LeaseDuration: new(Seconds(0))}, []string{"--kv-lease-duration: kv_lease_duration: 0: want at least 0.001"}},
+		"a policy that the file has wrong": {Decode, "kv_load_failure_policy: none\n", Overrides{LoadFailurePolicy: new(RecomputePolicy)}, nil},
 		"no chunks under pipelining": {Prefill, pipelinedFile, Overrides{ChunkedPrefill: new(false)}, []string{
 			"--enable-chunked-prefill: context_servers.enable_chunked_prefill: false: enable_pipelined_transfer needs true, because what it sends are the scheduler's chunks",
 		}},
@@ -122,6 +127,8 @@ func other(k key) reflect.Value {
 	switch {
 	case k.isInt:
 		v.Elem().SetInt(int64(number(k.fallback) + 1))
+	case k.isTime:
+		v.Elem().SetFloat(number(k.fallback) + 0.5)
 	case k.typ == reflect.TypeFor[*bool]():
 		v.Elem().SetBool(k.fallback != "true" && k.inherit == "")
 	case k.words != nil:
@@ -133,7 +140,9 @@ func other(k key) reflect.Value {
 }
 
 // Without a file `up` pipelines, and says nothing about a runtime that nobody asked about;
-// with one it does what the file says.
+// with one it does what the file says. Where pipelining is only taken for granted, it gives way
+// to a style that it does not go with.
+// req: PIPE-21
 // req: PIPE-23
 func TestUpPipelinesByItself(t *testing.T) {
 	for _, c := range []struct {
@@ -144,6 +153,9 @@ func TestUpPipelinesByItself(t *testing.T) {
 	}{
 		{Up, "", Overrides{}, true},
 		{Up, "", Overrides{Pipelined: new(false)}, false},
+		{Up, "", Overrides{ScheduleStyle: new(ContextFirst)}, false},
+		{Up, "", Overrides{ScheduleStyle: new(GenerationFirst)}, true},
+		{Up, "", Overrides{ScheduleStyle: new(ContextFirst), Pipelined: new(false)}, false},
 		{Up, "{}", Overrides{}, false},
 		{Up, "{}", Overrides{Pipelined: new(true)}, true},
 		{Prefill, "", Overrides{}, false},

@@ -82,16 +82,26 @@ func (k key) check(c *Config) []Finding {
 			return []Finding{at(k.path, "%s: want %s%s", quote(got), or(k.words), suggestWord(got, k.words))}
 		}
 		return []Finding{at(k.path, "%s: want %s", got, or(k.words))}
-	case k.isInt && k.words == nil && v.Int() < int64(k.min):
-		return []Finding{at(k.path, "%s: want at least %d", got, k.min)}
-	case k.isInt && k.words == nil && v.Int() > int64(k.max):
-		return []Finding{at(k.path, "%s: want at most %d", got, k.max)}
+	case k.ranged() && amount(v) < k.min:
+		return []Finding{at(k.path, "%s: want at least %s", got, decimal(k.min))}
+	case k.ranged() && amount(v) > k.max:
+		return []Finding{at(k.path, "%s: want at most %s", got, decimal(k.max))}
 	case strings.HasSuffix(k.path, "model") && got == "":
 		return []Finding{at(k.path, "is empty: want %s or the path of a GGUF file", Embedded)}
 	case k.path == "hostname" && !validHost(got) && got != "":
 		return []Finding{at(k.path, "%s: want a host's name or address; the port is a key of its own", quote(got))}
 	}
 	return nil
+}
+
+// ranged tells whether the key's value is a number with bounds.
+func (k key) ranged() bool { return k.isTime || k.isInt && k.words == nil }
+
+func amount(v reflect.Value) float64 {
+	if v.CanInt() {
+		return float64(v.Int())
+	}
+	return v.Float()
 }
 
 // Embedded is the name that stands for the model inside the binary.

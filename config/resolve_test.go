@@ -205,7 +205,7 @@ func TestTags(t *testing.T) {
 		if (k.fallback == "") == (k.inherit == "") {
 			t.Errorf("%s: want a default or a key to inherit from", k.path)
 		}
-		if k.isInt && k.words == nil && k.max <= k.min {
+		if k.ranged() && k.max <= k.min {
 			t.Errorf("%s: no range", k.path)
 		}
 		if _, ok := byPath[k.inherit]; k.inherit != "" && !ok {

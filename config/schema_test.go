@@ -23,8 +23,8 @@ type schema struct {
 	Type        string             `json:"type"`
 	Enum        []any              `json:"enum,omitempty"`
 	Default     any                `json:"default,omitempty"`
-	Minimum     *int               `json:"minimum,omitempty"`
-	Maximum     *int               `json:"maximum,omitempty"`
+	Minimum     *float64           `json:"minimum,omitempty"`
+	Maximum     *float64           `json:"maximum,omitempty"`
 	MinLength   int                `json:"minLength,omitempty"`
 	Items       *schema            `json:"items,omitempty"`
 	Properties  map[string]*schema `json:"properties,omitempty"`
@@ -64,13 +64,15 @@ func keySchema(k key) *schema {
 		return s
 	case k.isInt:
 		s.Type = "integer"
-		if k.words == nil {
-			s.Minimum, s.Maximum = &k.min, &k.max
-		}
+	case k.isTime:
+		s.Type = "number"
 	case k.typ == reflect.TypeFor[*bool]():
 		s.Type = "boolean"
 	default:
 		s.Type = "string"
+	}
+	if k.ranged() {
+		s.Minimum, s.Maximum = &k.min, &k.max
 	}
 	if k.path == "model" || k.inherit == "model" {
 		s.MinLength = 1
@@ -86,7 +88,7 @@ func keySchema(k key) *schema {
 
 func typed(k key, word string) any {
 	switch {
-	case k.isInt:
+	case k.isInt, k.isTime:
 		return number(word)
 	case k.typ == reflect.TypeFor[*bool]():
 		return word == "true"

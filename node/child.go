@@ -50,6 +50,8 @@ type ChildConfig struct {
 	Name string
 	// Listen is its first address; port 0 takes one, which it keeps.
 	Listen string
+	// Env is what its environment has beside this process's own, as NAME=value; it goes before that.
+	Env []string
 	// Args are the program's arguments for an address.
 	Args func(listen string) []string
 	// Stderr gets its log, and Say a line when it died or came back.
@@ -182,7 +184,7 @@ func (c *Child) command() (*exec.Cmd, io.Reader, error) {
 	defer theirs.Close()
 	cmd := exec.Command(self, c.cfg.Args(c.Addr())...)
 	cmd.Stderr = c.cfg.Stderr
-	cmd.Env = append(os.Environ(), ParentFD+"=3")
+	cmd.Env = append(append(os.Environ(), c.cfg.Env...), ParentFD+"=3")
 	cmd.ExtraFiles = []*os.File{theirs}
 	// A Ctrl-C at the terminal is for the parent alone, which drains the children in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -29,7 +29,10 @@ func EngineConfigOf(c config.Config, role engine.Role) EngineConfig {
 		TensorParallel: *s.TensorParallelSize, PipelineParallel: *s.PipelineParallelSize,
 		MaxSeqs: *s.MaxBatchSize, MaxWaiting: *s.MaxQueueSize,
 		TransferTimeout: time.Duration(*s.Transceiver.KVTransferTimeoutMS) * time.Millisecond,
-		DrainTimeout:    defaultDrain,
+		LeaseDuration:   s.Transceiver.KVLeaseDuration.Duration(), LeaseVerification: *s.Transceiver.KVLeaseVerification,
+		LeaseSlots: *s.Transceiver.KVLeaseSlots, TurnTTL: s.Transceiver.DecoderKVBlocksTTL.Duration(),
+		LoadFailurePolicy: *s.Transceiver.KVLoadFailurePolicy, RecomputeThreshold: *s.Transceiver.KVRecomputeThreshold,
+		DrainTimeout: defaultDrain,
 	}
 }
 
@@ -46,6 +49,9 @@ func (c EngineConfig) settings() config.Servers {
 		Transceiver: config.Transceiver{
 			EnablePipelinedTransfer: &c.Pipelined, EnableChecksum: &c.Checksum,
 			KVTransferTimeoutMS: new(milliseconds(c.TransferTimeout)),
+			KVLeaseDuration:     new(config.SecondsOf(c.LeaseDuration)), KVLeaseVerification: &c.LeaseVerification,
+			KVLeaseSlots: &c.LeaseSlots, DecoderKVBlocksTTL: new(config.SecondsOf(c.TurnTTL)),
+			KVLoadFailurePolicy: &c.LoadFailurePolicy, KVRecomputeThreshold: &c.RecomputeThreshold,
 		},
 	}
 }
@@ -75,6 +81,11 @@ func milliseconds(d time.Duration) int {
 func (c EngineConfig) Validate() error {
 	if c.DrainTimeout < 0 {
 		return fmt.Errorf("drain-timeout: %s: want 0 or more", c.DrainTimeout)
+	}
+	if c.Token != "" {
+		if err := CheckToken(c.Token); err != nil {
+			return err
+		}
 	}
 	return config.CheckEngine(UseOf(c.Role), c.settings())
 }

@@ -16,6 +16,8 @@ import (
 const everything = `
 hostname: localhost
 port: 9000
+kv_lease_verification: false
+decoder_kv_blocks_ttl: 26.5
 context_servers:
   urls: ['p:1', 'p:2']
   model: p.gguf
@@ -24,7 +26,7 @@ context_servers:
   max_queue_size: 13
   tensor_parallel_size: 2
   kv_cache_config: {tokens_per_block: 8, dtype: f32, blocks: 14, manager: grow, enable_block_reuse: false}
-  cache_transceiver_config: {enable_pipelined_transfer: true, kv_transfer_timeout_ms: 15, enable_checksum: true, transceiver_runtime: go}
+  cache_transceiver_config: {enable_pipelined_transfer: true, kv_transfer_timeout_ms: 15, enable_checksum: true, transceiver_runtime: go, kv_lease_duration: 0.5, kv_lease_slots: 16, decoder_kv_blocks_ttl: 0}
 generation_servers:
   urls: ['d:1']
   model: d.gguf
@@ -35,7 +37,7 @@ generation_servers:
   tensor_parallel_size: 4
   pipeline_parallel_size: 2
   kv_cache_config: {tokens_per_block: 8, dtype: f32, blocks: 24, manager: reserve, enable_block_reuse: true}
-  cache_transceiver_config: {kv_transfer_timeout_ms: 25}
+  cache_transceiver_config: {kv_transfer_timeout_ms: 25, kv_lease_duration: 60, kv_lease_verification: true, kv_load_failure_policy: recompute, kv_recompute_threshold: 27}
 `
 
 func resolved(t *testing.T, data string) config.Config {
@@ -57,12 +59,15 @@ func TestSettingsReachTheEngines(t *testing.T) {
 		BlockTokens: 8, KVDType: "f32", KVBlocks: 14, KVManager: "grow", ChunkedPrefill: true, ChunkTokens: 11,
 		Pipelined: true, Checksum: true, TensorParallel: 2, PipelineParallel: 1, MaxSeqs: 12, MaxWaiting: 13,
 		TransferTimeout: 15 * time.Millisecond, DrainTimeout: process.DrainTimeout,
+		LeaseDuration: time.Second / 2, LeaseSlots: 16, LoadFailurePolicy: node.FailPolicy,
 	}
 	decode := node.EngineConfig{
 		Role: engine.Decode, Model: "d.gguf", Listen: process.Listen, AgentListen: process.AgentListen,
 		BlockTokens: 8, KVDType: "f32", KVBlocks: 24, KVManager: "reserve", BlockReuse: true, ChunkTokens: 21,
 		TensorParallel: 4, PipelineParallel: 2, MaxSeqs: 22, MaxWaiting: 23,
 		TransferTimeout: 25 * time.Millisecond, DrainTimeout: process.DrainTimeout,
+		LeaseDuration: time.Minute, LeaseVerification: true, TurnTTL: 26500 * time.Millisecond,
+		LoadFailurePolicy: node.RecomputePolicy, RecomputeThreshold: 27,
 	}
 	for role, want := range map[engine.Role]node.EngineConfig{engine.Prefill: prefill, engine.Decode: decode} {
 		if got := node.EngineConfigOf(c, role); !reflect.DeepEqual(got, want) {
@@ -95,6 +100,11 @@ func TestEngineConfigIsValidated(t *testing.T) {
 		"tensor_parallel_size: 3: want 1, 2 or 4":                             func(c *node.EngineConfig) { c.TensorParallel = 3 },
 		"pipeline_parallel_size: 3: want 1 or 2":                              func(c *node.EngineConfig) { c.PipelineParallel = 3 },
 		"cache_transceiver_config.kv_transfer_timeout_ms: 0: want at least 1": func(c *node.EngineConfig) { c.TransferTimeout = 0 },
+		"cache_transceiver_config.kv_lease_duration: 0: want at least 0.001":  func(c *node.EngineConfig) { c.LeaseDuration = 0 },
+		"cache_transceiver_config.kv_lease_slots: -1: want at least 0":        func(c *node.EngineConfig) { c.LeaseSlots = -1 },
+		"cache_transceiver_config.decoder_kv_blocks_ttl: -1: want at least":   func(c *node.EngineConfig) { c.TurnTTL = -time.Second },
+		`cache_transceiver_config.kv_load_failure_policy: "": want fail or`:   func(c *node.EngineConfig) { c.LoadFailurePolicy = "" },
+		"cache_transceiver_config.kv_recompute_threshold: -1: want at leas":   func(c *node.EngineConfig) { c.RecomputeThreshold = -1 },
 		"drain-timeout: -1ns: want 0 or more":                                 func(c *node.EngineConfig) { c.DrainTimeout = -1 },
 		"enable_chunked_prefill: false: enable_pipelined_transfer ne":         func(c *node.EngineConfig) { c.Pipelined, c.ChunkedPrefill = true, false },
 	} {

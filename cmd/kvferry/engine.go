@@ -31,6 +31,7 @@ func decodeCommand() *cobra.Command {
 func engineCommand(role engine.Role) *cobra.Command {
 	s := settings{use: node.UseOf(role)}
 	process := node.DefaultEngineConfig() // for what no file says
+	var door access
 	var log logFlags
 	cmd := &cobra.Command{
 		Args: cobra.NoArgs,
@@ -44,10 +45,16 @@ func engineCommand(role engine.Role) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if role != engine.Aggregated {
+				if door, err = door.resolve(cmd.Flags()); err != nil {
+					return err
+				}
+			}
 			cfg := node.EngineConfigOf(c, role)
 			cfg.Listen, cfg.AgentListen, cfg.DrainTimeout = process.Listen, process.AgentListen, process.DrainTimeout
+			cfg.Token, cfg.TrustNetwork = door.token, door.trust
 			cfg.Log = l
-			return serveUntilStopped(cmd, func() (server, error) { return node.StartEngine(cfg) })
+			return serveUntilStopped(cmd, func() (server, error) { return startEngine(cfg) })
 		},
 	}
 	f := cmd.Flags()
@@ -58,12 +65,26 @@ func engineCommand(role engine.Role) *cobra.Command {
 			"address for KV transfers, host:port; set it beside --listen when the other engine is on another host")
 	}
 	engineFlags(f, &s.over)
+	if role != engine.Aggregated {
+		leaseFlags(f, &s.over)
+		door.tokenFlag(f)
+		door.trustFlag(f, "take legs of requests from whoever can reach this engine, without a token")
+	}
 	if role == engine.Prefill {
 		pipelinedFlag(f, &s.over, false)
 	}
 	drainFlag(f, &process.DrainTimeout)
 	log.add(f)
 	return cmd
+}
+
+// startEngine starts an engine, and says so if nobody can have anything of it.
+func startEngine(cfg node.EngineConfig) (server, error) {
+	e, err := node.StartEngine(cfg)
+	if err == nil && cfg.Role != engine.Aggregated {
+		access{cfg.Token, cfg.TrustNetwork}.warn(cfg.Log, "this engine refuses every leg of a request")
+	}
+	return e, err
 }
 
 // server is a process's running part.

@@ -73,6 +73,19 @@ func wholeMilliseconds(s string) (int, error) {
 	return int(d / time.Millisecond), nil
 }
 
+// duration reads a time, which settings hold in seconds.
+func duration(s string) (config.Seconds, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, errors.New("want a duration, as 30s")
+	}
+	return config.SecondsOf(d), nil
+}
+
+func durationFlag(f *pflag.FlagSet, into **config.Seconds, name string, shown config.Seconds, usage string) {
+	f.Var(said[config.Seconds]{into, duration, "duration", shown.Duration().String()}, name, usage)
+}
+
 // listenAddress is host:port for two settings.
 type listenAddress struct {
 	o     *config.Overrides
@@ -118,18 +131,35 @@ func engineFlags(f *pflag.FlagSet, o *config.Overrides) {
 	f.Var(said[int]{&o.TimeoutMS, wholeMilliseconds, "duration", timeout.String()}, "kv-transfer-timeout", "how long a KV transfer may stand still")
 }
 
+// leaseFlags are those of every command that is about engines of a pair.
+func leaseFlags(f *pflag.FlagSet, o *config.Overrides) {
+	d := config.Default()
+	durationFlag(f, &o.LeaseDuration, "kv-lease-duration", *d.KVLeaseDuration, "how long prefill holds a computed prompt that nobody asks after")
+	boolFlag(f, &o.LeaseVerification, "kv-lease-verification", *d.KVLeaseVerification, "use KV that was read only when the lease is proved to have held")
+	intFlag(f, &o.LeaseSlots, "kv-lease-slots", *d.KVLeaseSlots, "prompts that can be under a lease with proof (default one for each block and sequence)")
+	durationFlag(f, &o.TurnTTL, "decoder-kv-blocks-ttl", *d.DecoderKVBlocksTTL, "how long decode holds a finished turn for the next one; 0s holds none")
+	stringFlag(f, &o.LoadFailurePolicy, "kv-load-failure-policy", *d.KVLoadFailurePolicy, "what becomes of a request whose KV could not be read: fail or recompute")
+	intFlag(f, &o.RecomputeThreshold, "kv-recompute-threshold", *d.KVRecomputeThreshold, "tokens; a shorter prefix on another engine is computed instead of read")
+}
+
+// routingFlags are those of the router and of what starts one.
+func routingFlags(f *pflag.FlagSet, o *config.Overrides) {
+	d := config.Default()
+	f.Var(listenAddress{o, d.Listen()}, "listen", "the router's HTTP address, host:port; port 0 takes a free one")
+	stringFlag(f, &o.PrefillFailurePolicy, "prefill-failure-policy", *d.PrefillFailurePolicy, "what the router does when a prefill engine fails: fail, other (asks another one) or local (decode computes the prompt)")
+	intFlag(f, &o.PrefillTries, "prefill-tries", *d.PrefillTries, "prefill engines that a request is tried on under other")
+	intFlag(f, &o.LocalPrefillCap, "local-prefill-cap", *d.LocalPrefillCap, "prompts that decode engines may be computing under local")
+}
+
 // clusterFlags are those of the commands that are about a whole deployment.
 func clusterFlags(f *pflag.FlagSet, o *config.Overrides, pipelined bool) {
-	routerListenFlag(f, o)
+	routingFlags(f, o)
 	d := config.Default()
 	intFlag(f, &o.Prefill, "prefill", *d.ContextServers.NumInstances, "number of prefill engines")
 	intFlag(f, &o.Decode, "decode", *d.GenerationServers.NumInstances, "number of decode engines")
 	engineFlags(f, o)
+	leaseFlags(f, o)
 	pipelinedFlag(f, o, pipelined)
-}
-
-func routerListenFlag(f *pflag.FlagSet, o *config.Overrides) {
-	f.Var(listenAddress{o, config.Default().Listen()}, "listen", "the router's HTTP address, host:port; port 0 takes a free one")
 }
 
 func pipelinedFlag(f *pflag.FlagSet, o *config.Overrides, shown bool) {
@@ -161,12 +191,29 @@ func engineArgs(cfg node.EngineConfig, pipelined bool) []string {
 		fmt.Sprintf("--pipeline-parallel=%d", cfg.PipelineParallel),
 		fmt.Sprintf("--kv-checksum=%t", cfg.Checksum),
 		fmt.Sprintf("--kv-transfer-timeout=%s", cfg.TransferTimeout),
+		fmt.Sprintf("--kv-lease-duration=%s", cfg.LeaseDuration),
+		fmt.Sprintf("--kv-lease-verification=%t", cfg.LeaseVerification),
+		fmt.Sprintf("--kv-lease-slots=%d", cfg.LeaseSlots),
+		fmt.Sprintf("--decoder-kv-blocks-ttl=%s", cfg.TurnTTL),
+		"--kv-load-failure-policy=" + cfg.LoadFailurePolicy,
+		fmt.Sprintf("--kv-recompute-threshold=%d", cfg.RecomputeThreshold),
 		fmt.Sprintf("--drain-timeout=%s", cfg.DrainTimeout),
 	}
 	if pipelined {
 		args = append(args, fmt.Sprintf("--pipelined=%t", cfg.Pipelined))
 	}
 	return args
+}
+
+// routerArgs writes what the router does as the flags of its command.
+func routerArgs(c config.Config, drain time.Duration) []string {
+	return []string{
+		"--schedule-style=" + *c.ScheduleStyle,
+		"--prefill-failure-policy=" + *c.PrefillFailurePolicy,
+		fmt.Sprintf("--prefill-tries=%d", *c.PrefillTries),
+		fmt.Sprintf("--local-prefill-cap=%d", *c.LocalPrefillCap),
+		fmt.Sprintf("--drain-timeout=%s", drain),
+	}
 }
 
 // logFlags choose what is logged, on standard error. Prompts never are.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,9 @@ func ip(args ...string) error {
 func makeHosts(t *testing.T) hosts {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skipf("making network namespaces takes iproute2: %v", err)
 	}
 	h := hosts{}
 	for _, c := range []struct {
@@ -87,45 +91,61 @@ func on(host string, args ...string) *exec.Cmd {
 //
 // req: PIPE-29
 func TestAcrossHosts(t *testing.T) {
+	onHosts(t, acrossHosts)
+}
+
+// onHosts runs the body on the client's host, as this test in a process of its own.
+func onHosts(t *testing.T, body func(t *testing.T, c crossing)) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	if os.Getenv(insideHosts) != "" {
-		acrossHosts(t)
+	if names := os.Getenv(insideHosts); names != "" {
+		p, d, _ := strings.Cut(names, ",")
+		body(t, crossing{prefillHost: p, decodeHost: d})
 		return
 	}
 	h := makeHosts(t)
-	cmd := on(h.client, os.Args[0], "-test.run=^TestAcrossHosts$", "-test.v", "-test.timeout=5m")
+	cmd := on(h.client, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%s", insideHosts, h.prefill, h.decode))
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestAcrossHosts") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Fatal(err)
 	}
 }
 
 // crossing is what runs on the hosts.
 type crossing struct {
-	prefillHost     string
-	prefill, decode *e2etest.Client
-	router          *e2etest.Client
+	prefillHost, decodeHost string
+	prefill, decode         *e2etest.Client
+	router                  *e2etest.Client
 }
 
-func acrossHosts(t *testing.T) {
-	names := strings.Split(os.Getenv(insideHosts), ",")
-	flags := []string{"--kv-transfer-timeout=4s", "--log-level=info"}
-	engine := func(host, role, http, agent string, more ...string) *e2etest.Client {
-		args := append([]string{binary, role, "--listen=" + http, "--agent-listen=" + agent}, append(flags, more...)...)
-		return e2etest.NewClient(begin(t, on(host, args...)).ready(t), models.TinyName)
-	}
-	c := crossing{prefillHost: names[0]}
-	c.prefill = engine(names[0], "prefill", "10.77.1.1:8101", "10.77.0.1:8201", "--pipelined", "--chunk-tokens=96")
-	c.decode = engine(names[1], "decode", "10.77.2.1:8102", "10.77.0.2:8202")
+// Where the engines of a crossing are: HTTP towards the client, the agent on the link for KV.
+const (
+	prefillHTTP, prefillAgent = "10.77.1.1:8101", "10.77.0.1:8201"
+	decodeHTTP, decodeAgent   = "10.77.2.1:8102", "10.77.0.2:8202"
+)
+
+// route waits for the engines and starts the router before them.
+func (c *crossing) route(t *testing.T, prefill, decode *process) {
+	c.prefill = e2etest.NewClient(prefill.ready(t), models.TinyName)
+	c.decode = e2etest.NewClient(decode.ready(t), models.TinyName)
 	r := launch(t, "router", "--listen=127.0.0.1:0", "--prefill="+c.prefill.URL, "--decode="+c.decode.URL)
 	c.router = e2etest.NewClient(r.ready(t), models.TinyName)
 	if err := node.AwaitReady(t.Context(), strings.TrimPrefix(c.router.URL, "http://")); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func acrossHosts(t *testing.T, c crossing) {
+	engine := func(host, role, http, agent string, more ...string) *process {
+		args := []string{binary, role, "--listen=" + http, "--agent-listen=" + agent, "--kv-transfer-timeout=4s", "--log-level=info"}
+		return begin(t, on(host, append(args, more...)...))
+	}
+	c.route(t,
+		engine(c.prefillHost, "prefill", prefillHTTP, prefillAgent, "--pipelined", "--chunk-tokens=96"),
+		engine(c.decodeHost, "decode", decodeHTTP, decodeAgent))
 	c.slow(t)
 	t.Run("a slow link", func(t *testing.T) { c.serves(t, 3) })
 	t.Run("down for a moment", func(t *testing.T) { c.interrupted(t, time.Second) })
@@ -184,28 +204,8 @@ func (c crossing) idle(t *testing.T) {
 
 // interrupted takes the link down in mid-transfer: for a while, or until the request has ended.
 func (c crossing) interrupted(t *testing.T, down time.Duration) {
-	r, before := letter(int(down)+100), c.landed(t)
-	type outcome struct {
-		answer *e2etest.Answer
-		err    error
-	}
-	ended := make(chan outcome, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	go func() {
-		a, err := c.router.Complete(ctx, r)
-		ended <- outcome{a, err}
-	}()
-	e2etest.Await(t, time.Minute, "a slice of it has landed", func() error {
-		var s node.State
-		if err := c.decode.Get(t.Context(), "/debug/state", &s); err != nil {
-			return err
-		}
-		if s.Sessions.Receive == 0 || c.landed(t) == before {
-			return errors.New("no slice")
-		}
-		return nil
-	})
+	r := letter(int(down) + 100)
+	ended := c.inFlight(t, r)
 	c.link(t, "down")
 	var o outcome
 	if down > 0 {
@@ -221,6 +221,50 @@ func (c crossing) interrupted(t *testing.T, down time.Duration) {
 		}
 		c.link(t, "up")
 	}
+	c.rightOrClear(t, r, o)
+	c.idle(t)
+	c.recovers(t, r)
+}
+
+// outcome is how a request ended.
+type outcome struct {
+	answer *e2etest.Answer
+	err    error
+}
+
+// ask sends a request.
+func (c crossing) ask(t *testing.T, r e2etest.Request) <-chan outcome {
+	ended := make(chan outcome, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	go func() {
+		defer cancel()
+		a, err := c.router.Complete(ctx, r)
+		ended <- outcome{a, err}
+	}()
+	return ended
+}
+
+// inFlight sends a request, and waits until some of its slices have landed and more are to come.
+func (c crossing) inFlight(t *testing.T, r e2etest.Request) <-chan outcome {
+	t.Helper()
+	before := c.landed(t)
+	ended := c.ask(t, r)
+	e2etest.Await(t, time.Minute, "a slice of it has landed", func() error {
+		var s node.State
+		if err := c.decode.Get(t.Context(), "/debug/state", &s); err != nil {
+			return err
+		}
+		if s.Sessions.Receive == 0 || c.landed(t) == before {
+			return errors.New("no slice")
+		}
+		return nil
+	})
+	return ended
+}
+
+// rightOrClear checks that a request ended with the right answer, or with an error that says why.
+func (c crossing) rightOrClear(t *testing.T, r e2etest.Request, o outcome) {
+	t.Helper()
 	var failure *openai.Error
 	switch {
 	case o.err == nil:
@@ -230,7 +274,11 @@ func (c crossing) interrupted(t *testing.T, down time.Duration) {
 	default:
 		t.Logf("it ended with %v", o.err)
 	}
-	c.idle(t)
+}
+
+// recovers waits until a request is served again, and nothing of it is left.
+func (c crossing) recovers(t *testing.T, r e2etest.Request) {
+	t.Helper()
 	e2etest.Await(t, time.Minute, "the next request is served", func() error {
 		got, err := c.router.Complete(t.Context(), r)
 		if err == nil {
@@ -241,19 +289,29 @@ func (c crossing) interrupted(t *testing.T, down time.Duration) {
 	c.idle(t)
 }
 
-// landed is the decode engine's count of slices, as a line of its metrics.
-func (c crossing) landed(t *testing.T) string {
+// landed is the number of slices that the decode engine has received.
+func (c crossing) landed(t *testing.T) int {
+	t.Helper()
+	return c.count(t, `kvferry_transfer_slices_total{direction="in"}`)
+}
+
+// count is a counter of the decode engine's, 0 if it has none by this name.
+func (c crossing) count(t *testing.T, name string) int {
 	t.Helper()
 	m, err := c.decode.Text(t.Context(), "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.SplitSeq(string(m), "\n") {
-		if strings.HasPrefix(line, "kvferry_transfer_slices_total{direction=\"in\"") {
-			return line
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int(n)
 		}
 	}
-	return ""
+	return 0
 }
 
 func (c crossing) link(t *testing.T, state string) {

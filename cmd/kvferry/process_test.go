@@ -26,6 +26,9 @@ var aggregated e2etest.References
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	if orders := os.Getenv(faultyEngine); orders != "" {
+		return serveFaulty(orders)
+	}
 	dir, err := os.MkdirTemp("", "kvferry")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -41,6 +44,8 @@ func testMain(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 		return 1
 	}
+	// Processes that tests start by themselves are one deployment.
+	os.Setenv(node.TokenVariable, "of-the-tests")
 	code := m.Run()
 	if err := aggregated.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

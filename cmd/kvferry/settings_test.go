@@ -29,16 +29,19 @@ func TestCommandsRefuse(t *testing.T) {
 		args []string
 		want string
 	}{
-		"up with addresses":         {upCommand(), addresses, nil, "F:1:25: context_servers.urls: up starts engines of its own"},
-		"up, not built":             {upCommand(), "schedule_style: context_first\n", nil, "F:1:17: schedule_style: context_first: cannot run yet"},
-		"up, flag":                  {upCommand(), pipelinedYAML, []string{"--schedule-style=context_first"}, "--schedule-style: schedule_style: context_first: want generation_first"},
-		"router without addresses":  {routerCommand(), "{}", nil, "F:1:1: context_servers.urls: the router needs at least one address"},
-		"router, bad address":       {routerCommand(), addresses, []string{"--decode=x"}, `--decode: generation_servers.urls[0]: "x": has no port`},
-		"router, style":             {routerCommand(), addresses, []string{"--schedule-style=x"}, `--schedule-style: schedule_style: "x"`},
-		"prefill, flag":             {prefillCommand(), "enable_chunked_prefill: false\n", []string{"--pipelined"}, "F:1:25: context_servers.enable_chunked_prefill: false: enable_pipelined_transfer needs true"},
-		"prefill, the other's part": {prefillCommand(), "generation_servers: {max_batch_size: 0}\n", nil, "F:1:38: generation_servers.max_batch_size: 0"},
-		"decode, flag":              {decodeCommand(), "{}", []string{"--block-tokens=0"}, "--block-tokens: generation_servers.kv_cache_config.tokens_per_block: 0"},
-		"decode, file":              {decodeCommand(), "generation_servers:\n  max_num_tokens: many\n", nil, `F:2:19: generation_servers.max_num_tokens: "many"`},
+		"up with addresses":          {upCommand(), addresses, nil, "F:1:25: context_servers.urls: up starts engines of its own"},
+		"up, not built":              {upCommand(), "context_servers:\n  cache_transceiver_config: {kv_cache_bounce_size_mb: 1}\n", nil, "F:2:55: context_servers.cache_transceiver_config.kv_cache_bounce_size_mb: 1: cannot run yet"},
+		"up, flag":                   {upCommand(), pipelinedYAML, []string{"--schedule-style=context_first"}, "--schedule-style: schedule_style: context_first: want generation_first"},
+		"up, policy of the router's": {upCommand(), "prefill_failure_policy: other\n", []string{"--prefill-tries=0"}, "--prefill-tries: prefill_tries: 0: want at least 1"},
+		"router without addresses":   {routerCommand(), "{}", nil, "F:1:1: context_servers.urls: the router needs at least one address"},
+		"router, bad address":        {routerCommand(), addresses, []string{"--decode=x"}, `--decode: generation_servers.urls[0]: "x": has no port`},
+		"router, style":              {routerCommand(), addresses, []string{"--schedule-style=x"}, `--schedule-style: schedule_style: "x"`},
+		"prefill, flag":              {prefillCommand(), "enable_chunked_prefill: false\n", []string{"--pipelined"}, "F:1:25: context_servers.enable_chunked_prefill: false: enable_pipelined_transfer needs true"},
+		"prefill, the other's part":  {prefillCommand(), "generation_servers: {max_batch_size: 0}\n", nil, "F:1:38: generation_servers.max_batch_size: 0"},
+		"prefill, lease":             {prefillCommand(), "kv_lease_duration: 1\n", []string{"--kv-lease-duration=0s"}, "--kv-lease-duration: kv_lease_duration: 0: want at least 0.001"},
+		"decode, policy":             {decodeCommand(), "{}", []string{"--kv-load-failure-policy=local"}, `--kv-load-failure-policy: kv_load_failure_policy: "local": want fail or recompute`},
+		"decode, flag":               {decodeCommand(), "{}", []string{"--block-tokens=0"}, "--block-tokens: generation_servers.kv_cache_config.tokens_per_block: 0"},
+		"decode, file":               {decodeCommand(), "generation_servers:\n  max_num_tokens: many\n", nil, `F:2:19: generation_servers.max_num_tokens: "many"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := file(t, c.text)
@@ -64,6 +67,8 @@ func TestFlagsThatCannotBeRead(t *testing.T) {
 		"--enable-chunked-prefill=no": "invalid syntax",
 		"--kv-transfer-timeout=30":    "want a duration",
 		"--kv-transfer-timeout=1.5us": "want whole milliseconds",
+		"--kv-lease-duration=30":      "want a duration",
+		"--decoder-kv-blocks-ttl=":    "want a duration",
 		"--listen=localhost":          "want host:port",
 		"--listen=localhost:http":     "want a port's number",
 	} {
@@ -80,6 +85,9 @@ var values = map[string]string{
 	"enable-chunked-prefill": "false", "chunk-tokens": "17", "max-seqs": "18", "max-waiting": "19", "block-tokens": "20",
 	"kv-dtype": "f32", "kv-blocks": "21", "kv-manager": "grow", "enable-block-reuse": "false", "tensor-parallel": "2",
 	"pipeline-parallel": "2", "pipelined": "true", "kv-checksum": "true", "kv-transfer-timeout": "1.5s",
+	"prefill-failure-policy": "local", "prefill-tries": "3", "local-prefill-cap": "5",
+	"kv-lease-duration": "1.25s", "kv-lease-verification": "false", "kv-lease-slots": "22", "decoder-kv-blocks-ttl": "0s",
+	"kv-load-failure-policy": "recompute", "kv-recompute-threshold": "23",
 }
 
 // Each override has a flag of its name in up and check, which sets it and nothing else; unset
@@ -116,7 +124,7 @@ func TestEachOverrideHasItsFlag(t *testing.T) {
 		}
 	}
 	help := upCommand().UsageString()
-	for _, want := range []string{"(default 256)", `(default "embedded")`, "(default 1m0s)", `(default "127.0.0.1:8000")`, "--pipelined "} {
+	for _, want := range []string{"(default 256)", `(default "embedded")`, "(default 1m0s)", "(default 30s)", "(default 8m0s)", `(default "127.0.0.1:8000")`, "--pipelined "} {
 		if !strings.Contains(help, want) {
 			t.Errorf("%q is not in\n%s", want, help)
 		}
@@ -135,12 +143,17 @@ context_servers:
   max_queue_size: 13
   tensor_parallel_size: 2
   kv_cache_config: {tokens_per_block: 8, dtype: f32, blocks: 14, manager: grow, enable_block_reuse: false}
-  cache_transceiver_config: {enable_pipelined_transfer: true, kv_transfer_timeout_ms: 1500, enable_checksum: true}
+  cache_transceiver_config: {enable_pipelined_transfer: true, kv_transfer_timeout_ms: 1500, enable_checksum: true, kv_lease_duration: 0.123456789}
 generation_servers:
   enable_chunked_prefill: false
   max_num_tokens: 21
   pipeline_parallel_size: 2
   kv_cache_config: {tokens_per_block: 8, dtype: f32, manager: reserve}
+  cache_transceiver_config: {decoder_kv_blocks_ttl: 0, kv_recompute_threshold: 9}
+kv_lease_verification: false
+kv_lease_slots: 7
+decoder_kv_blocks_ttl: 1.5
+kv_load_failure_policy: recompute
 `
 	quiet := slog.New(slog.DiscardHandler)
 	up := upOptions{settings: settings{use: config.Up, file: file(t, text)}, drain: 7}
@@ -154,7 +167,7 @@ generation_servers:
 		cmd := map[engine.Role]*cobra.Command{engine.Prefill: prefillCommand(), engine.Decode: decodeCommand()}[role]
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			told := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--"+f.Name+"=") })
-			elsewhere := slices.Contains([]string{"config", "schedule-style", "listen", "agent-listen", "log-level"}, f.Name)
+			elsewhere := slices.Contains([]string{"config", "schedule-style", "listen", "agent-listen", "log-level", "token", "trust-network"}, f.Name)
 			if told == elsewhere {
 				t.Errorf("%s: --%s is told: %t", role, f.Name, told)
 			}
@@ -163,6 +176,7 @@ generation_servers:
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)
 		f.SetOutput(io.Discard)
 		engineFlags(f, &child.over)
+		leaseFlags(f, &child.over)
 		pipelinedFlag(f, &child.over, false)
 		var got node.EngineConfig
 		drainFlag(f, &got.DrainTimeout)

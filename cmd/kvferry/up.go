@@ -17,6 +17,7 @@ import (
 type upOptions struct {
 	settings
 	drain time.Duration
+	door  access
 	log   logFlags
 }
 
@@ -31,6 +32,7 @@ func upCommand() *cobra.Command {
 	f := cmd.Flags()
 	o.fileFlag(f)
 	clusterFlags(f, &o.over, true)
+	o.door.tokenFlag(f)
 	drainFlag(f, &o.drain)
 	o.log.add(f)
 	return cmd
@@ -52,9 +54,16 @@ func (o *upOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	door, err := o.door.resolve(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	if door.token == "" {
+		door.token = node.NewToken()
+	}
 	stop, release := stopSignal()
 	defer release()
-	g := &group{cmd: cmd, level: o.log.level}
+	g := &group{cmd: cmd, level: o.log.level, token: door.token}
 	defer g.stop(stop.force)
 	switch err := o.start(stop, g, c); {
 	case stop.Err() != nil:
@@ -78,7 +87,7 @@ func (o *upOptions) start(ctx context.Context, g *group, c config.Config) error 
 		return err
 	}
 	router, err := g.start(ctx, "router", c.Listen(), append(
-		[]string{"router", "--drain-timeout=" + o.drain.String()},
+		append([]string{"router"}, routerArgs(c, o.drain)...),
 		append(urls("--prefill=", prefill), urls("--decode=", decode)...)...))
 	if err != nil {
 		return err
@@ -91,6 +100,7 @@ func (o *upOptions) start(ctx context.Context, g *group, c config.Config) error 
 type group struct {
 	cmd     *cobra.Command
 	level   string
+	token   string // of all of them
 	router  *node.Child
 	workers []*node.Child
 }
@@ -111,6 +121,7 @@ func (g *group) engines(ctx context.Context, role string, n int, args []string) 
 func (g *group) start(ctx context.Context, name, listen string, args []string) (*node.Child, error) {
 	return node.StartChild(ctx, node.ChildConfig{
 		Name: name, Listen: listen, Stderr: g.cmd.ErrOrStderr(),
+		Env: []string{node.TokenVariable + "=" + g.token}, // an argument could be seen by everybody
 		Say: func(line string) { fmt.Fprintln(g.cmd.ErrOrStderr(), "kvferry:", line) },
 		Args: func(listen string) []string {
 			return append(args[:len(args):len(args)], "--listen="+listen, "--log-level="+g.level)
