@@ -74,10 +74,10 @@ func (t *Table) Open(id string) {
 }
 
 // SetNonce says by which nonce the request's slot holds from now on, 0 for none. A claim by
-// another is refused (LEASE-14).
+// another is refused (LEASE-14). A request that has not come has no slot.
 func (t *Table) SetNonce(id string, nonce uint64) {
 	e := t.entries[id]
-	if e == nil {
+	if e == nil || !e.open {
 		return
 	}
 	e.nonce = nonce
