@@ -9,9 +9,10 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"kvferry/kvcache"
+	"kvferry/wire"
 )
 
-// TestSend and TestReceive run the scripts of testdata. A line is an event; what follows it
+// TestSend, TestReceive, TestOffer and TestPull run the scripts of testdata. A line is an event; what follows it
 // is what the session then puts out, and where it stands. Time goes on only by at=; a
 // session's clock is what the last at= said.
 func TestSend(t *testing.T) {
@@ -38,6 +39,34 @@ func TestReceive(t *testing.T) {
 				r.run(t, d)
 			}
 			return r.show()
+		})
+	})
+}
+
+func TestOffer(t *testing.T) {
+	datadriven.Walk(t, "testdata/offer", func(t *testing.T, path string) {
+		var o *offerScript
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd == "new" {
+				o = newOfferScript(t, d)
+			} else {
+				o.run(t, d)
+			}
+			return o.show()
+		})
+	})
+}
+
+func TestPull(t *testing.T) {
+	datadriven.Walk(t, "testdata/pull", func(t *testing.T, path string) {
+		var p *pullScript
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd == "new" {
+				p = newPullScript(t, d)
+			} else {
+				p.run(t, d)
+			}
+			return p.show()
 		})
 	})
 }
@@ -85,6 +114,26 @@ func scriptLayout(t *testing.T, d *datadriven.TestData) kvcache.Layout {
 		l.Groups = append(l.Groups, kvcache.LayerGroup{Layers: []int{len(l.Groups)}, StateBytes: arg(t, d, "state", 0)})
 	}
 	return l
+}
+
+// status is a status by its name; ok if a line says nothing.
+func status(t *testing.T, d *datadriven.TestData) wire.Status {
+	name, s := arg(t, d, "status", "ok"), wire.StatusOK
+	for s.String() != name {
+		if s++; s > wire.StatusGone {
+			d.Fatalf(t, "no status is called %s", name)
+		}
+	}
+	return s
+}
+
+// completed is the reader's word: completed [status=ok]
+func completed(t *testing.T, d *datadriven.TestData) Completed {
+	c := Completed{Status: status(t, d)}
+	if c.Status != wire.StatusOK {
+		c.Reason = "it left"
+	}
+	return c
 }
 
 func errOf(text string) error {

@@ -62,6 +62,7 @@ type Send struct {
 	// active is when the other side last moved, or began to be waited for. Chunks that are
 	// computed while a copy is in flight do not count: they say nothing of the copy.
 	active   int64
+	claimed  int64 // until when somebody claims what nobody has registered for
 	progress int64
 	spans    busy
 	out      []Output
@@ -105,6 +106,8 @@ func (s *Send) Step(now int64, ev SendEvent) {
 		s.copied(now, ev)
 	case TakenBack:
 		s.takenBack(now)
+	case Claimed:
+		s.claimed = max(s.claimed, ev.Until)
 	case Slotted:
 		s.slotted(ev)
 	case Completed:
@@ -231,6 +234,8 @@ func (s *Send) Deadline() int64 {
 		return Never
 	case s.announces() && s.computed:
 		return Never // the lease has a clock of its own
+	case s.waits() && s.reg == nil:
+		return max(s.active+s.cfg.Timeout, s.claimed)
 	case s.waits():
 		return s.active + s.cfg.Timeout
 	case s.reg != nil:

@@ -41,6 +41,10 @@ type Slotted struct {
 	Nonce uint64
 }
 
+// Claimed: whoever will register claims the request's lease until an instant, on our clock. It
+// queues for longer than the time-out, perhaps, and is waited for (LEASE-05).
+type Claimed struct{ Until int64 }
+
 // Copied ends a Copy. Err nil means that it landed.
 type Copied struct {
 	Slice, Writer int
@@ -71,6 +75,7 @@ func (ChunkStarted) sendEvent()  {}
 func (ChunkComputed) sendEvent() {}
 func (Registered) sendEvent()    {}
 func (Slotted) sendEvent()       {}
+func (Claimed) sendEvent()       {}
 func (Copied) sendEvent()        {}
 func (TakenBack) sendEvent()     {}
 func (Withdrawn) sendEvent()     {}

@@ -54,6 +54,14 @@ func (s *sendScript) run(t *testing.T, d *datadriven.TestData) {
 		s.send.Step(s.now, Copied{
 			Slice: arg(t, d, "slice", 0), Writer: arg(t, d, "writer", 0), Err: errOf(arg(t, d, "err", "")),
 		})
+	case "slotted": // slotted slot=N nonce=N
+		s.send.Step(s.now, Slotted{Slot: arg(t, d, "slot", uint32(5)), Nonce: arg(t, d, "nonce", uint64(0))})
+	case "claimed": // claimed until=DURATION
+		s.send.Step(s.now, Claimed{Until: duration(t, d, arg(t, d, "until", ""))})
+	case "completed": // completed [status=ok]
+		s.send.Step(s.now, completed(t, d))
+	case "expired":
+		s.send.Step(s.now, Expired{})
 	case "withdraw":
 		s.send.Step(s.now, Withdrawn{
 			Peer: life(arg(t, d, "peer", "D")),
@@ -82,7 +90,8 @@ func (s *sendScript) computed(t *testing.T, d *datadriven.TestData) {
 }
 
 // registration is a receiver's that fits, but for what a line changes: peer= epoch= task=
-// prompt= start= hash= groups= extra= block= pools= checksum. from=(TENSOR,PIPELINE) and
+// prompt= start= hash= groups= extra= block= pools= checksum; read, with slot= and nonce= or
+// no-slot. from=(TENSOR,PIPELINE) and
 // to=(TENSOR,PIPELINE) are the ranks of either side.
 func (s *sendScript) registration(t *testing.T, d *datadriven.TestData) Registered {
 	l := s.cfg.Layout
@@ -104,6 +113,9 @@ func (s *sendScript) registration(t *testing.T, d *datadriven.TestData) Register
 	poolBlocks := pools(l)
 	poolBlocks = poolBlocks[:arg(t, d, "pools", len(poolBlocks))]
 	ev := Registered{Peer: life(arg(t, d, "peer", "D")), Msg: m, PoolBlocks: poolBlocks}
+	if m.Read = d.HasArg("read"); m.Read {
+		ev.HasSlot, ev.Slot, ev.Nonce = !d.HasArg("no-slot"), arg(t, d, "slot", uint32(5)), arg(t, d, "nonce", uint64(9))
+	}
 	if d.HasArg("from") || d.HasArg("to") {
 		var err error
 		if ev.Ranks, err = NewMapping(l, parallel(t, d, "from"), parallel(t, d, "to")); err != nil {

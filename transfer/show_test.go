@@ -50,6 +50,23 @@ func showOutput(o Output) string {
 		return "sent: " + showStats(o.Stats)
 	case Received:
 		return fmt.Sprintf("received first token %d: %s", o.Aux.First.Token, showStats(o.Stats))
+	case Offered:
+		out := fmt.Sprintf("offered, aux %d:", o.Aux.First.Token)
+		for g, t := range o.Tables {
+			out += fmt.Sprintf(" g%d %d+%v", g, t.First, t.Blocks)
+		}
+		return out
+	case Read:
+		return fmt.Sprintf("read %d from rank %d of %s:%s", o.Slice, o.Writer, lifeName(o.Peer), showGroups(o.Groups))
+	case CheckSlot:
+		return fmt.Sprintf("check slot %d of rank %d of %s", o.Slot, o.Writer, lifeName(o.Peer))
+	case Pulled:
+		if o.Aux == nil {
+			return "pulled: " + showStats(o.Stats)
+		}
+		return fmt.Sprintf("pulled with first token %d: %s", o.Aux.First.Token, showStats(o.Stats))
+	case Unusable:
+		return fmt.Sprintf("unusable: %s", short(o.Err.Error()))
 	case Record:
 		return fmt.Sprintf("record: slice %d %s", o.Slice, [...]string{1: "due", 2: "posted", 3: "landed"}[o.What])
 	}
@@ -103,9 +120,25 @@ func showMessage(m wire.Message) string {
 		if m.Checksum {
 			s += " with checksums"
 		}
+		if m.Read {
+			s += " for reading"
+		}
 		return s + ")"
 	case *wire.Withdraw:
 		return fmt.Sprintf("withdraw(epoch %d: %s)", m.Epoch, short(m.Reason))
+	case *wire.Announce:
+		s := fmt.Sprintf("announce(task %d epoch %d slice %d, blocks [%d,%d): %v, slot %d nonce %d",
+			m.Task, m.Epoch, m.Slice, m.Start, m.End, m.Blocks, m.Slot, m.Nonce)
+		if m.Last {
+			s += fmt.Sprintf(", last, aux %d", m.Aux.First.Token)
+		}
+		return s + ")"
+	case *wire.Complete:
+		s := fmt.Sprintf("complete(%s nonce %d attempt %d, %s", m.Lease.Request, m.Lease.Nonce, m.Lease.Attempt, m.Status)
+		if m.Reason != "" {
+			s += ": " + short(m.Reason)
+		}
+		return s + ")"
 	case *wire.Progress:
 		return fmt.Sprintf("progress(task %d epoch %d)", m.Task, m.Epoch)
 	}
