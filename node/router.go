@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"kvferry/router"
 	"kvferry/router/proxy"
 )
 
@@ -17,6 +18,14 @@ type RouterConfig struct {
 	Listen string
 	// Prefill and Decode are the engines' HTTP addresses.
 	Prefill, Decode []string
+	// ScheduleStyle, PrefillFailurePolicy, PrefillTries, LocalCap and Turns are router.Config's.
+	ScheduleStyle        string
+	PrefillFailurePolicy string
+	PrefillTries         int
+	LocalCap             int
+	Turns                int
+	// Token is the deployment's; empty is none.
+	Token string
 	// DrainTimeout is how long requests may go on after the order to stop.
 	DrainTimeout time.Duration
 	Log          *slog.Logger
@@ -38,7 +47,13 @@ func StartRouter(cfg RouterConfig) (*Router, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	p, err := proxy.New(proxy.Config{Prefill: cfg.Prefill, Decode: cfg.Decode, Log: cfg.Log})
+	p, err := proxy.New(proxy.Config{
+		Config: router.Config{
+			ScheduleStyle: cfg.ScheduleStyle, PrefillFailurePolicy: cfg.PrefillFailurePolicy,
+			PrefillTries: cfg.PrefillTries, LocalCap: cfg.LocalCap, Turns: cfg.Turns,
+		},
+		Prefill: cfg.Prefill, Decode: cfg.Decode, Token: cfg.Token, Log: cfg.Log,
+	})
 	if err != nil {
 		return nil, err
 	}

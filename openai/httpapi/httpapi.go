@@ -14,8 +14,27 @@ import (
 // MaxBody is the longest request body, in bytes.
 const MaxBody = 8 << 20
 
-// HeaderRequestID carries a request's ID.
-const HeaderRequestID = "X-Request-Id"
+// Headers of a deployment's own traffic, but for the first none of a client's.
+const (
+	// HeaderRequestID carries a request's ID, the same on both legs.
+	HeaderRequestID = "X-Request-Id"
+	// HeaderAttempt counts, from 1, what a router has tried for a request: of two that claim
+	// one handle, the higher attempt owns it.
+	HeaderAttempt = "X-Kvferry-Attempt"
+	// HeaderToken carries the deployment's token.
+	HeaderToken = "X-Kvferry-Token"
+	// TrailerTurn follows a decode engine's answer: kv_transfer_params of the turn that ended,
+	// as compact JSON of at most MaxTurn bytes.
+	TrailerTurn = "X-Kvferry-Kv-Transfer"
+)
+
+// MaxTurn is the longest TrailerTurn, in bytes. A router reads a trailer only if it fits its
+// buffer, and takes a longer one for a broken answer.
+const MaxTurn = 48 << 10
+
+// PathRelease is where a prefill engine is told, by POST of the handle, that nobody will read
+// the KV that it holds.
+const PathRelease = "/v1/leases/release"
 
 // Only serves one method, and HEAD with GET; others get 405.
 func Only(method string, next http.HandlerFunc) http.HandlerFunc {

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"kvferry/router"
 )
 
 // Times of the router.
@@ -24,11 +26,15 @@ const (
 
 // Config is what the router must be told.
 type Config struct {
+	// Config is how requests are run.
+	router.Config
 	// Prefill and Decode are the engines' addresses, http://host:port or host:port, at
 	// least one of each and none twice.
 	Prefill, Decode []string
 	// PollInterval is the time between two polls of an engine; 0 is half a second.
 	PollInterval time.Duration
+	// Token is the deployment's, sent with whatever the router asks of an engine; empty is none.
+	Token string
 	// Log takes the router's log; nil discards it. Prompts are never logged.
 	Log *slog.Logger
 }
@@ -37,6 +43,9 @@ type Config struct {
 func (c Config) resolve() (Config, error) {
 	seen := map[string]bool{}
 	var err error
+	if c.Config, err = c.Config.Resolve(); err != nil {
+		return c, err
+	}
 	if c.Prefill, err = engineURLs("prefill", c.Prefill, seen); err != nil {
 		return c, err
 	}
