@@ -11,7 +11,7 @@ type Offset struct {
 	known  bool
 	offset int64 // their clock less ours, if the answer was made midway
 	half   int64 // half the round trip: how far that may be wrong
-	at     int64 // when, on our clock
+	at     int64 // since when it drifts, on our clock
 }
 
 // Sample learns from one question: when it was sent and when its answer was received on our
@@ -21,11 +21,12 @@ func (o *Offset) Sample(sent, theirs, received int64) {
 	if sent < 0 || theirs < 0 || received < sent {
 		return
 	}
-	half := (received-sent)/2 + 1
-	if o.known && half > o.margin(received) {
-		return
+	half := (received - sent) / 2
+	// It ages from when it was sent: the clocks drift while the answer is on its way.
+	fresh := Offset{known: true, offset: theirs - (sent + half), half: half + 1, at: sent}
+	if !o.known || fresh.margin(received) <= o.margin(received) {
+		*o = fresh
 	}
-	*o = Offset{known: true, offset: theirs - (sent + (received-sent)/2), half: half, at: received}
 }
 
 // Passed says whether a deadline on their clock has passed, or may have; now is on ours. It is
