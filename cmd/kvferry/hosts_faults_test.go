@@ -3,20 +3,17 @@
 package main_test
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"kvferry/agent/fault"
 	"kvferry/engine"
-	"kvferry/node"
 	"kvferry/node/e2etest"
 )
 
 const (
-	faultyTimeout = 2 * time.Second
+	faultyTimeout = 1500 * time.Millisecond
 	faultyRate    = 16 << 20 // bytes a second
 	faultyDelay   = 10 * time.Millisecond
 )
@@ -28,27 +25,41 @@ type faultyCrossing struct {
 }
 
 // TestFaultsAcrossHosts runs prefill and decode on hosts of their own behind links that are slow
-// and have a delay, whose connections are reset from either side while slices are in flight, by the
-// kernel or by the agent, and that stall for a while or for longer than anybody waits. Each request
-// ends with the aggregated run's tokens or with a clear error, then both sides are at their
-// baseline, and the next request is served.
+// and have a delay, and whose connections are reset from either side while slices are in flight, by
+// the kernel or by the agent. Each request ends with the aggregated run's tokens or with a clear
+// error, then both sides are at their baseline, and the next request is served.
 //
 // req: PIPE-29
 func TestFaultsAcrossHosts(t *testing.T) {
 	onHosts(t, func(t *testing.T, on crossing) {
-		link := badLink{Timeout: faultyTimeout, Rate: faultyRate, Delay: faultyDelay}
-		p, d := link, link
-		p.Role, p.Listen, p.AgentListen = engine.Prefill, prefillHTTP, prefillAgent
-		d.Role, d.Listen, d.AgentListen = engine.Decode, decodeHTTP, decodeAgent
-		c := faultyCrossing{on, beginFaulty(t, on.prefillHost, p), beginFaulty(t, on.decodeHost, d)}
-		c.route(t, c.p.process, c.d.process)
+		c := faultyHosts(t, on)
 		t.Run("a rate and a delay", c.slowAndLate)
 		t.Run("reset", c.resets)
 		t.Run("reset by the kernel", c.kernelResets)
-		t.Run("stalled for a while", c.shortStalls)
-		t.Run("stalled for long", c.longStalls)
 		t.Run("reset at any time", c.anyTime)
 	})
+}
+
+// TestStallsAcrossHosts is the same with links that stall for a while, or for longer than anybody
+// waits.
+//
+// req: PIPE-29
+func TestStallsAcrossHosts(t *testing.T) {
+	onHosts(t, func(t *testing.T, on crossing) {
+		c := faultyHosts(t, on)
+		t.Run("for a while", c.shortStalls)
+		t.Run("for long", c.longStalls)
+	})
+}
+
+func faultyHosts(t *testing.T, on crossing) faultyCrossing {
+	link := badLink{Timeout: faultyTimeout, Rate: faultyRate, Delay: faultyDelay}
+	p, d := link, link
+	p.Role, p.Listen, p.AgentListen = engine.Prefill, prefillHTTP, prefillAgent
+	d.Role, d.Listen, d.AgentListen = engine.Decode, decodeHTTP, decodeAgent
+	c := faultyCrossing{on, beginFaulty(t, on.prefillHost, p), beginFaulty(t, on.decodeHost, d)}
+	c.route(t, c.p.process, c.d.process)
+	return c
 }
 
 // slowAndLate: a request takes as long as its bytes at the rate, and the delay of each slice, and
@@ -72,7 +83,7 @@ func (c faultyCrossing) slowAndLate(t *testing.T) {
 
 func (c faultyCrossing) received(t *testing.T) int {
 	t.Helper()
-	return c.count(t, `kvferry_transfer_bytes_total{direction="in"}`)
+	return c.count(t, `kvferry_transfer_bytes_total{direction="in"`)
 }
 
 // served checks that a request ended with the right answer.
@@ -102,7 +113,7 @@ func (c faultyCrossing) resets(t *testing.T) {
 	}{
 		{c.p, fault.Write, 1},
 		{c.p, fault.Write, 5},
-		{c.p, fault.Write, 16}, // the last
+		{c.p, fault.Write, 17}, // the last
 		{c.d, fault.Notify, 1}, // the registration
 	} {
 		r, before := letter(200+i), tc.by.said(struck)
@@ -186,36 +197,37 @@ func (c faultyCrossing) longStalls(t *testing.T) {
 // anyTime drops the connections again and again while clients ask.
 func (c faultyCrossing) anyTime(t *testing.T) {
 	const clients, each = 3, 4
-	requests := []e2etest.Request{letter(0), letter(1)}
-	wants := []*e2etest.Answer{aggregated.Answer(t, e2etest.Config(), requests[0]), aggregated.Answer(t, e2etest.Config(), requests[1])}
-	c.p.tell(t, command{Odds: &fault.Odds{Drop: 0.04, Delay: 5 * time.Millisecond}, Seed: 29})
-	c.d.tell(t, command{Odds: &fault.Odds{Drop: 0.04, Delay: 5 * time.Millisecond}, Seed: 30})
-	ended := make(chan error, clients)
+	type ending struct {
+		r e2etest.Request
+		outcome
+	}
+	odds := command{Odds: &fault.Odds{Drop: 0.04, Delay: 5 * time.Millisecond}, Seed: 29}
+	before := c.p.said(struck) + c.d.said(struck)
+	c.p.tell(t, odds)
+	c.d.tell(t, odds)
+	ended := make(chan ending)
 	for client := range clients {
 		go func() {
 			for n := range each {
-				which := (client + n) % len(requests)
-				o := <-c.ask(t, requests[which])
-				if o.err == nil && o.answer.Differs(wants[which]) != nil {
-					ended <- fmt.Errorf("a wrong answer: %w", o.answer.Differs(wants[which]))
-					return
-				}
+				r := letter((client + n) % 2)
+				ended <- ending{r, <-c.ask(t, r)}
 			}
-			ended <- nil
 		}()
 	}
-	var err error
-	for range clients {
-		err = errors.Join(err, <-ended)
+	served := 0
+	for range clients * each {
+		e := <-ended
+		c.rightOrClear(t, e.r, e.outcome)
+		if e.err == nil {
+			served++
+		}
 	}
-	if err != nil {
-		t.Error(err)
+	if c.p.said(struck)+c.d.said(struck) == before || served == clients*each {
+		t.Error("nothing befell any of them")
 	}
-	for _, p := range []*faultyProcess{c.p, c.d} {
-		p.tell(t, command{})
-	}
+	t.Logf("%d of %d are served", served, clients*each)
+	c.p.tell(t, command{})
+	c.d.tell(t, command{})
 	c.idle(t)
-	c.recovers(t, requests[0])
+	c.recovers(t, letter(0))
 }
-
-var _ = node.ReadyPrefix

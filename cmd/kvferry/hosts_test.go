@@ -292,24 +292,25 @@ func (c crossing) recovers(t *testing.T, r e2etest.Request) {
 // landed is the number of slices that the decode engine has received.
 func (c crossing) landed(t *testing.T) int {
 	t.Helper()
-	return c.count(t, `kvferry_transfer_slices_total{direction="in"}`)
+	return c.count(t, `kvferry_transfer_slices_total{direction="in"`)
 }
 
-// count is a counter of the decode engine's, 0 if it has none by this name.
-func (c crossing) count(t *testing.T, name string) int {
+// count is the decode engine's counter whose line of metrics begins so, 0 if it has none.
+func (c crossing) count(t *testing.T, begin string) int {
 	t.Helper()
 	m, err := c.decode.Text(t.Context(), "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.SplitSeq(string(m), "\n") {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			n, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return int(n)
+		if !strings.HasPrefix(line, begin) {
+			continue
 		}
+		n, err := strconv.ParseFloat(line[strings.LastIndex(line, " ")+1:], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(n)
 	}
 	return 0
 }
