@@ -90,10 +90,20 @@ func (c EngineConfig) Validate() error {
 	return config.CheckEngine(UseOf(c.Role), c.settings())
 }
 
-// RouterConfigOf is the router's part of resolved settings.
+// rememberedTurns is how many conversations a router remembers where decode engines hold turns.
+const rememberedTurns = 1 << 16
+
+// RouterConfigOf is the router's part of resolved settings. Its token is as in DefaultEngineConfig:
+// none.
 func RouterConfigOf(c config.Config) RouterConfig {
+	turns := rememberedTurns
+	if *c.GenerationServers.Transceiver.DecoderKVBlocksTTL == 0 {
+		turns = 0
+	}
 	return RouterConfig{
 		Listen: c.Listen(), Prefill: c.ContextServers.URLs, Decode: c.GenerationServers.URLs,
+		ScheduleStyle: *c.ScheduleStyle, PrefillFailurePolicy: *c.PrefillFailurePolicy,
+		PrefillTries: *c.PrefillTries, LocalCap: *c.LocalPrefillCap, Turns: turns,
 		DrainTimeout: defaultDrain,
 	}
 }

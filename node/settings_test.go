@@ -16,6 +16,9 @@ import (
 const everything = `
 hostname: localhost
 port: 9000
+prefill_failure_policy: local
+prefill_tries: 31
+local_prefill_cap: 32
 kv_lease_verification: false
 decoder_kv_blocks_ttl: 26.5
 context_servers:
@@ -78,8 +81,14 @@ func TestSettingsReachTheEngines(t *testing.T) {
 		Listen: "localhost:9000", Prefill: []string{"http://p:1", "http://p:2"}, Decode: []string{"http://d:1"},
 		DrainTimeout: process.DrainTimeout,
 	}
+	router.ScheduleStyle, router.PrefillFailurePolicy, router.PrefillTries, router.LocalCap = "generation_first", "local", 31, 32
+	router.Turns = 1 << 16
 	if got := node.RouterConfigOf(c); !reflect.DeepEqual(got, router) {
 		t.Errorf("router:\ngot  %+v\nwant %+v", got, router)
+	}
+	first := resolved(t, "schedule_style: context_first\ndecoder_kv_blocks_ttl: 0\n")
+	if got := node.RouterConfigOf(first); got.ScheduleStyle != "context_first" || got.Turns != 0 {
+		t.Errorf("prefill first and no turns: %+v", got)
 	}
 }
 

@@ -25,6 +25,9 @@ type Engine struct {
 	bytes     *prometheus.CounterVec
 	slices    *prometheus.CounterVec
 	failed    *prometheus.CounterVec
+
+	pulls  pulls
+	leases leases
 }
 
 // Gauges are read when the metrics are scraped.
@@ -34,6 +37,8 @@ type Gauges struct {
 	Send, Receive    int
 	Parked           int
 	Peers            int
+	// Leases are granted and live, Turns held for their conversation's next one.
+	Leases, Turns int
 }
 
 // NewEngine makes an engine's metrics; read gives the gauges of the moment.
@@ -52,10 +57,35 @@ func NewEngine(role string, read func() Gauges) *Engine {
 	e.bytes = counters(reg, "kvferry_transfer_bytes_total", "KV bytes that landed, by direction.", "direction")
 	e.slices = counters(reg, "kvferry_transfer_slices_total", "Slices that landed, by direction.", "direction")
 	e.failed = counters(reg, "kvferry_transfer_failures_total", "Transfers that failed, by cause.", "cause")
+	e.pulls, e.leases = newPulls(reg), newLeases(reg)
+	e.known()
 	reg.MustRegister(newGauges(read))
 	e.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return e
+}
+
+// known makes the series whose labels are known from the start, so that a dashboard sees a 0 and
+// not a gap before the first event.
+func (e *Engine) known() {
+	for _, leg := range []string{"prefill", "decode", "whole"} {
+		for _, outcome := range []string{"ok", "cancelled", "failed"} {
+			e.requests.WithLabelValues(leg, outcome)
+		}
+	}
+	for _, direction := range []string{"in", "out"} {
+		e.bytes.WithLabelValues(direction)
+		e.slices.WithLabelValues(direction)
+	}
+	for _, cause := range []string{"timeout", "peer_lost", "cancelled", "withdrawn", "refused", "protocol", "checksum"} {
+		e.failed.WithLabelValues(cause)
+	}
+	for _, reason := range []string{Lapsed, SlotUnread, NoSlot, FieldsMissing} {
+		e.leases.unproved.WithLabelValues(reason)
+	}
+	for _, outcome := range []string{TurnHit, TurnMiss, TurnExpired, TurnFailed} {
+		e.leases.turnHits.WithLabelValues(outcome)
+	}
 }
 
 // Handler serves the metrics.
@@ -93,7 +123,10 @@ func (e *Engine) Landed(direction string, bytes uint64) {
 }
 
 // TransferFailed counts a transfer that failed.
-func (e *Engine) TransferFailed(cause string) { e.failed.WithLabelValues(cause).Inc() }
+func (e *Engine) TransferFailed(cause string) {
+	e.failed.WithLabelValues(cause).Inc()
+	e.pulls.failed.Inc()
+}
 
 func counter(reg prometheus.Registerer, name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -108,7 +141,11 @@ func counters(reg prometheus.Registerer, name, help string, labels ...string) *p
 }
 
 func histogram(reg prometheus.Registerer, name, help string) prometheus.Histogram {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds})
+	return sized(reg, name, help, seconds)
+}
+
+func sized(reg prometheus.Registerer, name, help string, bounds []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: bounds})
 	reg.MustRegister(h)
 	return h
 }

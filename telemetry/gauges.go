@@ -18,6 +18,8 @@ func newGauges(read func() Gauges) *gauges {
 		"sessions": desc("kvferry_sessions", "Open transfer sessions, by kind.", "kind"),
 		"parked":   desc("kvferry_parked_registrations", "Registrations that wait for their request."),
 		"peers":    desc("kvferry_peers", "Engines that are connected."),
+		"leases":   desc("kvferry_leases", "Computed prompts that are held under a lease for another engine to read."),
+		"turns":    desc("kvferry_turns", "Finished turns that are held for their conversation's next one."),
 	}}
 }
 
@@ -40,4 +42,6 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	put("sessions", v.Receive, "receive")
 	put("parked", v.Parked)
 	put("peers", v.Peers)
+	put("leases", v.Leases)
+	put("turns", v.Turns)
 }

@@ -31,7 +31,7 @@ func routerCommand() *cobra.Command {
 			}
 			drain := cfg.DrainTimeout
 			cfg = node.RouterConfigOf(c)
-			cfg.DrainTimeout, cfg.Log = drain, l
+			cfg.Token, cfg.DrainTimeout, cfg.Log = door.token, drain, l
 			return serveUntilStopped(cmd, func() (server, error) { return startRouter(cfg, door) })
 		},
 	}

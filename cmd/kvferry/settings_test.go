@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -193,6 +194,44 @@ kv_load_failure_policy: recompute
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", role, got, want)
 		}
+	}
+}
+
+// What `up` tells its router is what it resolves.
+// req: PIPE-24
+func TestUpTellsItsRouterEverything(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	up := settings{use: config.Up, file: file(t, "schedule_style: context_first\nprefill_failure_policy: local\nprefill_tries: 7\nlocal_prefill_cap: 8\n")}
+	c, err := up.load(quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append(routerArgs(c, 9), "--prefill=a:1", "--decode=b:1")
+	routerCommand().Flags().VisitAll(func(f *pflag.Flag) {
+		told := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--"+f.Name+"=") })
+		if elsewhere := slices.Contains([]string{"config", "listen", "log-level", "token", "trust-network"}, f.Name); told == elsewhere {
+			t.Errorf("--%s is told: %t", f.Name, told)
+		}
+	})
+	child := settings{use: config.Router}
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	child.fileFlag(f)
+	routingFlags(f, &child.over)
+	f.StringSliceVar(&child.over.PrefillURLs, "prefill", nil, "")
+	f.StringSliceVar(&child.over.DecodeURLs, "decode", nil, "")
+	var drain time.Duration
+	drainFlag(f, &drain)
+	if err := f.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := child.load(quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := node.RouterConfigOf(resolved), node.RouterConfigOf(c)
+	want.Prefill, want.Decode = got.Prefill, got.Decode
+	if !reflect.DeepEqual(got, want) || drain != 9 || got.PrefillTries != 7 {
+		t.Errorf("drain %s\ngot  %+v\nwant %+v", drain, got, want)
 	}
 }
 

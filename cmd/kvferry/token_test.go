@@ -96,7 +96,9 @@ func TestNoTokenIsSaid(t *testing.T) {
 // environment's.
 func TestTokenMistakes(t *testing.T) {
 	for _, args := range [][]string{
-		{"prefill", "--token="}, {"decode", "--token=hush hush"}, {"up", "--token=hush\nhush"},
+		{"prefill", "--token="},
+		{"decode", "--token=hush hush"},
+		{"up", "--token=hush\nhush"},
 		{"router", "--prefill=127.0.0.1:1", "--decode=127.0.0.1:2", "--token=hush hush"},
 	} {
 		out, errs, status := execute(t, args...)
