@@ -1,6 +1,7 @@
 package router
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -19,16 +20,6 @@ const (
 // never is the deadline of an attempt that waits for nothing but events.
 const never = int64(1<<63 - 1)
 
-// leg is how far one of the two requests is.
-type leg uint8
-
-const (
-	running leg = iota
-	done
-	failed
-	cancelled
-)
-
 // stage is how far the client's answer is.
 type stage uint8
 
@@ -45,33 +36,111 @@ const (
 	over
 )
 
-// Attempt runs one client's request on one pair, both legs at once (generation_first). A leg
-// is started when the attempt is made and at no other time, so none can be repeated.
-// case: 17
+// Engines is what an attempt asks of the pool when a leg has failed.
+type Engines interface {
+	// Other chooses a ready engine of a role that serves the request's model and is none of
+	// those.
+	Other(role Role, not []int) (Engine, bool)
+	// Local takes one of the places for requests that decode engines have to themselves. It
+	// is given back when the attempt is over.
+	Local() bool
+}
+
+// Start is what an attempt begins with.
+type Start struct {
+	// ID is one that no other attempt has.
+	ID string
+	// Pair is who is asked first. Without a prefill engine, which PolicyLocal alone allows,
+	// the decode engine has the request to itself.
+	Pair Pair
+	// Turn is the handle of the conversation's turn before, or nil. LEASE-20
+	Turn json.RawMessage
+}
+
+// Attempt runs one client's request, in numbered tries. With generation_first a try is both
+// legs at once. With context_first it is the prefill leg, whose reply has a handle, and then
+// the decode leg, which takes it; after a decode leg's failure only that is tried again. Once
+// an answer has begun nothing is, and neither is what an engine finds fault with.
+// case: 12, 17
 type Attempt struct {
-	pair     Pair
-	stage    stage
-	prefill  leg
-	decode   leg
+	cfg     Config
+	engines Engines
+	id      string
+	turn    json.RawMessage
+	pair    Pair
+
+	// try counts tries from 1. The legs know under which they were started.
+	try             int
+	stage           stage
+	prefill, decode leg
+	// asked are the engines that were tried, by role.
+	asked map[Role][]int
+	// handle is what holder has for a decode engine, until one took it.
+	handle json.RawMessage
+	holder Engine
+	// local says that the decode engine has the request to itself.
+	local    bool
 	timing   *Timing
 	blame    Failure
 	deadline int64
 	out      []Output
 }
 
-// NewAttempt starts both legs under a request ID that no other attempt has.
-func NewAttempt(id string, pair Pair) *Attempt {
-	a := &Attempt{pair: pair, deadline: never}
-	a.emit(
-		StartDecode{Engine: pair.Decode, Disagg: openai.Disagg{
-			RequestType: openai.GenerationOnly, RequestID: id, ScheduleStyle: openai.GenerationFirst,
-			CtxInfoEndpoint: pair.Prefill.Report.Agent,
-		}},
-		StartPrefill{Engine: pair.Prefill, Disagg: openai.Disagg{
-			RequestType: openai.ContextOnly, RequestID: id, ScheduleStyle: openai.GenerationFirst,
-		}},
-	)
+// NewAttempt starts a request's first try. cfg is resolved.
+func NewAttempt(cfg Config, s Start, engines Engines) *Attempt {
+	a := &Attempt{
+		cfg: cfg, engines: engines, id: s.ID, turn: s.Turn, pair: s.Pair,
+		asked: map[Role][]int{}, deadline: never,
+	}
+	if s.Pair.Prefill.URL == "" {
+		a.goLocal(noEngine(Prefill))
+		return a
+	}
+	a.begin()
 	return a
+}
+
+// begin starts a try with a prefill engine that was not tried before.
+func (a *Attempt) begin() {
+	a.try++
+	if a.cfg.ScheduleStyle == ContextFirst {
+		a.startPrefill(Part{KV: a.askPrefill()})
+		return
+	}
+	id := a.id
+	if a.try > 1 {
+		// The engines may still have the try before.
+		id = fmt.Sprintf("%s-%d", a.id, a.try)
+	}
+	a.startDecode(Part{Disagg: &openai.Disagg{
+		RequestType: openai.GenerationOnly, RequestID: id, ScheduleStyle: openai.GenerationFirst,
+		CtxInfoEndpoint: a.pair.Prefill.Report.Agent,
+	}})
+	a.startPrefill(Part{Disagg: &openai.Disagg{
+		RequestType: openai.ContextOnly, RequestID: id, ScheduleStyle: openai.GenerationFirst,
+	}})
+}
+
+// askPrefill is what the prefill engine is asked for. A turn's handle that cannot be read is
+// none: it only saves work.
+func (a *Attempt) askPrefill() json.RawMessage {
+	if kv, err := openai.PrefillLeg(a.turn); err == nil {
+		return kv
+	}
+	kv, _ := openai.PrefillLeg(nil) // never fails
+	return kv
+}
+
+func (a *Attempt) startPrefill(p Part) {
+	a.prefill = leg{state: running, try: a.try}
+	a.asked[Prefill] = append(a.asked[Prefill], a.pair.Prefill.Index)
+	a.emit(StartPrefill{Engine: a.pair.Prefill, Try: a.try, Part: p})
+}
+
+func (a *Attempt) startDecode(p Part) {
+	a.decode = leg{state: running, try: a.try}
+	a.asked[Decode] = append(a.asked[Decode], a.pair.Decode.Index)
+	a.emit(StartDecode{Engine: a.pair.Decode, Try: a.try, Part: p})
 }
 
 // Deadline is when Tick is wanted, in ns; the largest int64 if it is not.
@@ -91,26 +160,26 @@ func (a *Attempt) Tick(now int64) {
 	}
 	switch a.stage {
 	case blaming:
-		a.fail(a.blame.answer(Decode))
+		a.giveUp(Decode, WhyPrefill, a.blame.answer(Decode))
 	case closing:
 		a.end(Finish{})
 	}
 }
 
 // Step takes an event. An error means that the caller broke the order of events: a leg that
-// ended twice, or decode data before decode headers.
+// ended twice or never began, or decode data before decode headers.
 func (a *Attempt) Step(now int64, ev Event) error {
 	switch ev := ev.(type) {
 	case PrefillDone:
 		return a.prefillDone(ev)
 	case PrefillFailed:
-		return a.prefillFailed(ev.Failure)
+		return a.prefillFailed(ev)
 	case DecodeHeaders:
-		return a.decodeHeaders()
+		return a.decodeHeaders(ev.Try)
 	case DecodeDone:
-		return a.decodeDone(now)
+		return a.decodeDone(now, ev.Try)
 	case DecodeFailed:
-		return a.decodeFailed(now, ev.Failure)
+		return a.decodeFailed(now, ev)
 	case ClientGone:
 		if a.stage != over {
 			a.end(Leave{})
@@ -121,59 +190,77 @@ func (a *Attempt) Step(now int64, ev Event) error {
 }
 
 func (a *Attempt) prefillDone(ev PrefillDone) error {
-	live, err := a.prefill.ended(done)
+	live, err := a.prefill.ended(ev.Try, done)
 	if !live {
 		return err
 	}
 	a.timing = ev.Timing
+	if a.cfg.ScheduleStyle == ContextFirst {
+		a.handedOver(ev.Handle)
+		return nil
+	}
 	switch a.stage {
 	case blaming:
 		// The prefill engine is not to blame.
-		a.fail(a.blame.answer(Decode))
+		a.giveUp(Decode, WhyPrefill, a.blame.answer(Decode))
 	case closing:
 		a.end(Finish{Timing: a.timing})
 	}
 	return nil
 }
 
-// prefillFailed tells the client at once, unless the decode engine already answers: whether
-// it has all that it needs, it knows itself, and a healthy stream is not cut.
-func (a *Attempt) prefillFailed(f Failure) error {
-	live, err := a.prefill.ended(failed)
+// handedOver starts the decode leg with the prefill engine's handle.
+func (a *Attempt) handedOver(handle json.RawMessage) {
+	if handle == nil {
+		f := Failure{Answer: openai.Upstream(badGateway, "the reply has no kv_transfer_params")}
+		a.emit(LegFailed{Engine: a.pair.Prefill, Failure: f})
+		a.afterPrefill(f)
+		return
+	}
+	a.handle, a.holder = handle, a.pair.Prefill
+	a.startDecode(Part{KV: handle})
+}
+
+// prefillFailed is acted on at once, unless the decode engine already answers: whether it has
+// all that it needs, it knows itself, and a healthy stream is not cut.
+func (a *Attempt) prefillFailed(ev PrefillFailed) error {
+	live, err := a.prefill.ended(ev.Try, failed)
 	if !live {
 		return err
 	}
-	a.emit(LegFailed{Engine: a.pair.Prefill, Failure: f})
+	a.emit(LegFailed{Engine: a.pair.Prefill, Failure: ev.Failure})
 	switch a.stage {
 	case waiting, blaming:
-		a.fail(f.answer(Prefill))
+		a.afterPrefill(ev.Failure)
 	case closing:
 		a.end(Finish{})
 	}
 	return nil
 }
 
-func (a *Attempt) decodeHeaders() error {
-	if a.decode == cancelled {
+func (a *Attempt) decodeHeaders(try int) error {
+	if a.decode.stale(try) {
 		return nil
 	}
-	if a.decode != running || a.stage != waiting {
+	if a.decode.state != running || a.stage != waiting {
 		return errors.New("router: decode headers come once, from a leg that runs")
 	}
 	a.stage = streaming
+	// The decode engine has its first token: the handle is spent.
+	a.handle = nil
 	a.emit(Forward{})
 	return nil
 }
 
-func (a *Attempt) decodeDone(now int64) error {
-	if a.stage == waiting {
+func (a *Attempt) decodeDone(now int64, try int) error {
+	if a.stage == waiting && !a.decode.stale(try) {
 		return errors.New("router: decode leg is done before its headers")
 	}
-	live, err := a.decode.ended(done)
+	live, err := a.decode.ended(try, done)
 	if !live {
 		return err
 	}
-	if a.prefill != running {
+	if a.prefill.state != running {
 		a.end(Finish{Timing: a.timing})
 		return nil
 	}
@@ -181,49 +268,46 @@ func (a *Attempt) decodeDone(now int64) error {
 	return nil
 }
 
-func (a *Attempt) decodeFailed(now int64, f Failure) error {
-	live, err := a.decode.ended(failed)
+func (a *Attempt) decodeFailed(now int64, ev DecodeFailed) error {
+	live, err := a.decode.ended(ev.Try, failed)
 	if !live {
 		return err
 	}
+	f := ev.Failure
 	a.emit(LegFailed{Engine: a.pair.Decode, Failure: f})
 	switch {
 	case a.stage == streaming:
 		a.end(Break{Err: f.answer(Decode)})
-	case f.secondhand() && a.prefill == running:
+	case f.secondhand() && a.prefill.state == running:
 		a.stage, a.blame, a.deadline = blaming, f, now+Grace
 	default:
-		a.fail(f.answer(Decode))
+		a.afterDecode(f)
 	}
 	return nil
 }
 
-// ended notes a leg's end. A leg that was cancelled ends without a say (live is false).
-func (l *leg) ended(as leg) (live bool, err error) {
-	switch *l {
-	case running:
-		*l = as
-		return true, nil
-	case cancelled:
-		return false, nil
+// end gives up what still runs, lets go of what nobody takes, and gives the last output.
+func (a *Attempt) end(last Output) {
+	a.cancel()
+	if a.handle != nil {
+		a.emit(Release{Engine: a.holder, Handle: a.handle})
+		a.handle = nil
 	}
-	return false, errors.New("router: leg ended twice")
+	a.stage = over
+	a.emit(last)
 }
 
-func (a *Attempt) fail(err *openai.Error) { a.end(Fail{Err: err}) }
-
-// end gives up what still runs and then gives the last output.
-func (a *Attempt) end(last Output) {
-	if a.prefill == running {
-		a.prefill = cancelled
+// cancel gives up the legs that run.
+func (a *Attempt) cancel() {
+	if a.prefill.state == running {
+		a.prefill.state = cancelled
 		a.emit(CancelPrefill{})
 	}
-	if a.decode == running {
-		a.decode = cancelled
+	if a.decode.state == running {
+		a.decode.state = cancelled
 		a.emit(CancelDecode{})
 	}
-	a.stage, a.deadline = over, never
-	a.emit(last)
+	a.deadline = never
 }
 
 func (a *Attempt) emit(out ...Output) { a.out = append(a.out, out...) }

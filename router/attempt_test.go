@@ -1,8 +1,11 @@
 package router
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +33,7 @@ func TestAttempt(t *testing.T) {
 			case "tick":
 				a.Tick(int64(now))
 			default:
-				if err := a.Step(int64(now), event(t, d)); err != nil {
+				if err := a.Step(int64(now), event(t, d, a)); err != nil {
 					return "error: " + err.Error() + "\n"
 				}
 			}
@@ -39,44 +42,111 @@ func TestAttempt(t *testing.T) {
 	})
 }
 
+// newAttempt reads new's line: id, style, policy, tries, p=2 and d=2 for how many engines there
+// are of a role, locals for how many places there are, turn for a handle, and alone.
 func newAttempt(t *testing.T, d *datadriven.TestData) *Attempt {
-	var id string
-	d.ScanArgs(t, "id", &id)
-	return NewAttempt(id, testPair())
+	start := Start{Pair: testPair()}
+	d.ScanArgs(t, "id", &start.ID)
+	var cfg Config
+	d.MaybeScanArgs(t, "style", &cfg.ScheduleStyle)
+	d.MaybeScanArgs(t, "policy", &cfg.PrefillFailurePolicy)
+	d.MaybeScanArgs(t, "tries", &cfg.PrefillTries)
+	cfg, err := cfg.Resolve()
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	e := &testEngines{}
+	d.MaybeScanArgs(t, "p", &e.prefill)
+	d.MaybeScanArgs(t, "d", &e.decode)
+	d.MaybeScanArgs(t, "locals", &e.locals)
+	if d.HasArg("turn") {
+		var turn string
+		d.ScanArgs(t, "turn", &turn)
+		start.Turn = json.RawMessage(turn)
+	}
+	if d.HasArg("alone") {
+		start.Pair.Prefill = Engine{}
+	}
+	return NewAttempt(cfg, start, e)
 }
 
-func testPair() Pair {
-	return Pair{
-		Prefill: Engine{Index: 0, Role: Prefill, URL: "http://p", Report: Report{Life: "pp", Agent: "p:9"}},
-		Decode:  Engine{Index: 1, Role: Decode, URL: "http://d", Report: Report{Life: "dd", Agent: "d:9"}},
+func testPair() Pair { return Pair{Prefill: testEngine(Prefill, 0), Decode: testEngine(Decode, 0)} }
+
+// testEngine is the n-th engine of a role: p, p1, p2 and d, d1, d2.
+func testEngine(role Role, n int) Engine {
+	name := role.String()[:1]
+	if n > 0 {
+		name += strconv.Itoa(n)
+	}
+	return Engine{
+		Index: 10*int(role) + n, Role: role, URL: "http://" + name,
+		Report: Report{Life: name + name, Agent: name + ":9"},
 	}
 }
 
-// event reads an event from a script's line.
-func event(t *testing.T, d *datadriven.TestData) Event {
+// testEngines has so many engines of each role, all ready, and so many places.
+type testEngines struct{ prefill, decode, locals int }
+
+func (e *testEngines) Other(role Role, not []int) (Engine, bool) {
+	n := e.prefill
+	if role == Decode {
+		n = e.decode
+	}
+	for i := range n {
+		if x := testEngine(role, i); !slices.Contains(not, x.Index) {
+			return x, true
+		}
+	}
+	return Engine{}, false
+}
+
+func (e *testEngines) Local() bool {
+	e.locals--
+	return e.locals >= 0
+}
+
+// event reads an event from a script's line. It is of the newest try of its leg, or of the one
+// that try names.
+func event(t *testing.T, d *datadriven.TestData, a *Attempt) Event {
+	p, dec := a.prefill.try, a.decode.try
+	d.MaybeScanArgs(t, "try", &p)
+	d.MaybeScanArgs(t, "try", &dec)
 	switch d.Cmd {
 	case "prefill-done":
-		var tm Timing
-		if !d.HasArg("prefill") {
-			return PrefillDone{}
-		}
-		d.ScanArgs(t, "prefill", &tm.Prefill)
-		d.ScanArgs(t, "hidden", &tm.Hidden)
-		d.ScanArgs(t, "exposed", &tm.Exposed)
-		return PrefillDone{Timing: &tm}
+		return PrefillDone{Try: p, Timing: timing(t, d), Handle: handle(t, d)}
 	case "prefill-failed":
-		return PrefillFailed{failure(t, d)}
+		return PrefillFailed{p, failure(t, d)}
 	case "decode-headers":
-		return DecodeHeaders{}
+		return DecodeHeaders{dec}
 	case "decode-done":
-		return DecodeDone{}
+		return DecodeDone{dec}
 	case "decode-failed":
-		return DecodeFailed{failure(t, d)}
+		return DecodeFailed{dec, failure(t, d)}
 	case "client-gone":
 		return ClientGone{}
 	}
 	d.Fatalf(t, "unknown command %s", d.Cmd)
 	return nil
+}
+
+func timing(t *testing.T, d *datadriven.TestData) *Timing {
+	if !d.HasArg("prefill") {
+		return nil
+	}
+	var tm Timing
+	d.ScanArgs(t, "prefill", &tm.Prefill)
+	d.ScanArgs(t, "hidden", &tm.Hidden)
+	d.ScanArgs(t, "exposed", &tm.Exposed)
+	return &tm
+}
+
+func handle(t *testing.T, d *datadriven.TestData) json.RawMessage {
+	if !d.HasArg("handle") {
+		return nil
+	}
+	var h string
+	d.ScanArgs(t, "handle", &h)
+	return json.RawMessage(h)
 }
 
 func failure(t *testing.T, d *datadriven.TestData) Failure {
@@ -94,11 +164,17 @@ func show(a *Attempt) string {
 	for _, o := range a.Outputs() {
 		switch o := o.(type) {
 		case StartPrefill:
-			fmt.Fprintf(&b, "start prefill on %s: %+v\n", o.Engine.URL, o.Disagg)
+			fmt.Fprintf(&b, "start prefill on %s%s: %s\n", o.Engine.URL, again(o.Try), part(o.Part))
 		case StartDecode:
-			fmt.Fprintf(&b, "start decode on %s: %+v\n", o.Engine.URL, o.Disagg)
+			fmt.Fprintf(&b, "start decode on %s%s: %s\n", o.Engine.URL, again(o.Try), part(o.Part))
 		case LegFailed:
 			fmt.Fprintf(&b, "leg failed on %s: %v\n", o.Engine.URL, o.Failure)
+		case Retry:
+			fmt.Fprintf(&b, "retry %v: %s\n", o.Leg, o.How)
+		case GiveUp:
+			fmt.Fprintf(&b, "give up on %v: %s\n", o.Leg, o.Why)
+		case Release:
+			fmt.Fprintf(&b, "release on %s: %s\n", o.Engine.URL, o.Handle)
 		case Fail:
 			fmt.Fprintf(&b, "fail: %v\n", o.Err)
 		case Break:
@@ -121,4 +197,21 @@ func show(a *Attempt) string {
 		fmt.Fprintf(&b, "wake at %v\n", time.Duration(d))
 	}
 	return b.String()
+}
+
+func again(try int) string {
+	if try == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" (try %d)", try)
+}
+
+func part(p Part) string {
+	switch {
+	case p.Disagg != nil:
+		return fmt.Sprintf("%+v", *p.Disagg)
+	case p.KV != nil:
+		return string(p.KV)
+	}
+	return "all of it"
 }

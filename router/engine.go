@@ -76,7 +76,7 @@ type Engine struct {
 	Report Report
 }
 
-// Pair is the two engines that serve one request.
+// Pair is the two engines that serve one request. Without a prefill engine its URL is empty.
 type Pair struct {
 	Prefill, Decode Engine
 }

@@ -1,24 +1,36 @@
 package router
 
-import "kvferry/openai"
+import "encoding/json"
 
-// Event is what happened to an attempt: one of the types below.
+// Event is what happened to an attempt: one of the types below. Those of a leg name the try
+// that the leg was started under; what is told of an earlier try is not heard.
 type Event interface{ event() }
 
-// PrefillDone is the prefill engine's reply: its transfer is done. Timing is nil if it gave none.
-type PrefillDone struct{ Timing *Timing }
+// PrefillDone is the prefill engine's reply. Timing is nil if it gave none. Handle is
+// kv_transfer_params, opaque here; nil if it gave none.
+type PrefillDone struct {
+	Try    int
+	Timing *Timing
+	Handle json.RawMessage
+}
 
 // PrefillFailed ends the prefill leg without a reply.
-type PrefillFailed struct{ Failure Failure }
+type PrefillFailed struct {
+	Try     int
+	Failure Failure
+}
 
 // DecodeHeaders says that the decode engine answers with success: it has its first token.
-type DecodeHeaders struct{}
+type DecodeHeaders struct{ Try int }
 
 // DecodeDone says that the decode engine's answer was passed on to its end.
-type DecodeDone struct{}
+type DecodeDone struct{ Try int }
 
 // DecodeFailed ends the decode leg with an error, before its headers or after.
-type DecodeFailed struct{ Failure Failure }
+type DecodeFailed struct {
+	Try     int
+	Failure Failure
+}
 
 // ClientGone says that nobody waits for the answer any more.
 type ClientGone struct{}
@@ -29,62 +41,6 @@ func (DecodeHeaders) event() {}
 func (DecodeDone) event()    {}
 func (DecodeFailed) event()  {}
 func (ClientGone) event()    {}
-
-// Output is what the shell must do now: one of the types below.
-type Output interface{ output() }
-
-// StartPrefill posts the request to the prefill engine. It comes once in an attempt's life.
-type StartPrefill struct {
-	Engine Engine
-	Disagg openai.Disagg
-}
-
-// StartDecode posts the request to the decode engine. It comes once in an attempt's life.
-type StartDecode struct {
-	Engine Engine
-	Disagg openai.Disagg
-}
-
-// CancelPrefill closes the prefill leg's request, which tells the engine to give up.
-type CancelPrefill struct{}
-
-// CancelDecode closes the decode leg's request.
-type CancelDecode struct{}
-
-// Forward passes the decode engine's status, headers and body on to the client.
-type Forward struct{}
-
-// LegFailed says that a leg failed by itself (not because it was cancelled), for the log and
-// the counters. If the failure is Lost, the engine is not to be chosen until a poll says
-// otherwise.
-type LegFailed struct {
-	Engine  Engine
-	Failure Failure
-}
-
-// Fail answers the client with an error; nothing has been sent to it yet. It is the last output.
-type Fail struct{ Err *openai.Error }
-
-// Break ends an answer whose headers were passed on already. It is the last output.
-type Break struct{ Err *openai.Error }
-
-// Finish ends an answer that is complete. Timing is nil if the prefill engine gave none. It is
-// the last output.
-type Finish struct{ Timing *Timing }
-
-// Leave ends an attempt whose client is gone: there is nobody to answer. It is the last output.
-type Leave struct{}
-
-func (StartPrefill) output()  {}
-func (StartDecode) output()   {}
-func (CancelPrefill) output() {}
-func (CancelDecode) output()  {}
-func (Forward) output()       {}
-func (LegFailed) output()     {}
-func (Fail) output()          {}
-func (Break) output()         {}
-func (Finish) output()        {}
-func (Leave) output()         {}
 
 // Timing is where a request's time went on its prefill engine, in seconds.
 type Timing struct {

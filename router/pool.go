@@ -114,7 +114,7 @@ func (m *member) set(why string) Change {
 // Ready says whether a pair can be made.
 func (p *Pool) Ready() bool {
 	return slices.ContainsFunc(p.Models(), func(m Model) bool {
-		return p.next(Prefill, m.Name) != nil && p.next(Decode, m.Name) != nil
+		return p.next(Prefill, m.Name, nil) != nil && p.next(Decode, m.Name, nil) != nil
 	})
 }
 
@@ -145,24 +145,59 @@ func (p *Pool) Models() []Model {
 	return models
 }
 
+// Choice is what a request wants of its pair.
+type Choice struct {
+	Model string
+	// Near is the place of a decode engine that is preferred, if it is ready; -1 is none.
+	Near int
+	// Alone takes a decode engine even if no prefill engine is ready.
+	Alone bool
+}
+
 // Pick chooses the pair for a request. The decode engine is chosen first: without one, no
 // prefill engine is put to work. An error is the client's answer. // case: 16
-func (p *Pool) Pick(model string) (Pair, *openai.Error) {
-	if err := p.known(model); err != nil {
+func (p *Pool) Pick(c Choice) (Pair, *openai.Error) {
+	if err := p.known(c.Model); err != nil {
 		return Pair{}, err
 	}
-	d := p.next(Decode, model)
+	d := p.near(c)
 	if d == nil {
 		return Pair{}, noEngine(Decode)
 	}
-	pr := p.next(Prefill, model)
-	if pr == nil {
+	pr := p.next(Prefill, c.Model, nil)
+	if pr == nil && !c.Alone {
 		return Pair{}, noEngine(Prefill)
 	}
 	// Both at once, or a pair that lacks one half would take the other's turn.
 	p.take(d)
+	if pr == nil {
+		return Pair{Decode: d.Engine}, nil
+	}
 	p.take(pr)
 	return Pair{Prefill: pr.Engine, Decode: d.Engine}, nil
+}
+
+// near is the decode engine that is preferred, or the one whose turn it is.
+func (p *Pool) near(c Choice) *member {
+	if c.Near >= 0 && c.Near < len(p.engines) && p.engines[c.Near].serves(Decode, c.Model) {
+		return &p.engines[c.Near]
+	}
+	return p.next(Decode, c.Model, nil)
+}
+
+// Other chooses a ready engine for a request that failed on those.
+func (p *Pool) Other(role Role, model string, not []int) (Engine, bool) {
+	m := p.next(role, model, not)
+	if m == nil {
+		return Engine{}, false
+	}
+	p.take(m)
+	return m.Engine, true
+}
+
+// Lives says whether the engine at a place is still the life that it was, as far as is known.
+func (p *Pool) Lives(i int, life string) bool {
+	return i >= 0 && i < len(p.engines) && p.engines[i].Report.Life == life
 }
 
 // known refuses a model that no engine serves. A model whose engines are only down just now
@@ -182,12 +217,13 @@ func (p *Pool) known(model string) *openai.Error {
 	return openai.ModelNotFound(model)
 }
 
-// next is the ready engine of a role and model whose turn it is, or nil.
-func (p *Pool) next(role Role, model string) *member {
+// next is the ready engine of a role and model whose turn it is and that is none of those, or
+// nil.
+func (p *Pool) next(role Role, model string, not []int) *member {
 	var best *member
 	for i := range p.engines {
 		m := &p.engines[i]
-		if m.Role != role || !m.Ready || m.Report.Model != model {
+		if !m.serves(role, model) || slices.Contains(not, i) {
 			continue
 		}
 		if best == nil || m.picked < best.picked {
@@ -195,6 +231,10 @@ func (p *Pool) next(role Role, model string) *member {
 		}
 	}
 	return best
+}
+
+func (m *member) serves(role Role, model string) bool {
+	return m.Role == role && m.Ready && m.Report.Model == model
 }
 
 func (p *Pool) take(m *member) {

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -44,6 +45,12 @@ func (s *poolScript) run(t *testing.T, d *datadriven.TestData) string {
 		return change(s.pool.Lost(s.index(t, d), life, "lost a request's connection"))
 	case "pick":
 		return s.pick(t, d)
+	case "other":
+		return s.other(t, d)
+	case "lives":
+		var life string
+		d.ScanArgs(t, "life", &life)
+		return fmt.Sprintf("%v\n", s.pool.Lives(s.index(t, d), life))
 	case "models":
 		return fmt.Sprintf("%+v, ready: %v\n", s.pool.Models(), s.pool.Ready())
 	}
@@ -59,13 +66,37 @@ func (s *poolScript) url(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (s *poolScript) index(t *testing.T, d *datadriven.TestData) int {
+	return s.place(t, d, s.url(t, d))
+}
+
+func (s *poolScript) place(t *testing.T, d *datadriven.TestData, url string) int {
 	for _, e := range s.pool.Engines() {
-		if e.URL == s.url(t, d) {
+		if e.URL == url {
 			return e.Index
 		}
 	}
-	d.Fatalf(t, "no engine %s", s.url(t, d))
+	d.Fatalf(t, "no engine %s", url)
 	return 0
+}
+
+// other chooses an engine that is none of those named by not=a+b.
+func (s *poolScript) other(t *testing.T, d *datadriven.TestData) string {
+	var not string
+	d.MaybeScanArgs(t, "not", &not)
+	var tried []int
+	for _, url := range strings.FieldsFunc(not, func(c rune) bool { return c == '+' }) {
+		tried = append(tried, s.place(t, d, url))
+	}
+	role, model := Prefill, "m"
+	if d.HasArg("decode") {
+		role = Decode
+	}
+	d.MaybeScanArgs(t, "model", &model)
+	e, ok := s.pool.Other(role, model, tried)
+	if !ok {
+		return "none\n"
+	}
+	return e.URL + "\n"
 }
 
 func (s *poolScript) poll(t *testing.T, d *datadriven.TestData) Poll {
@@ -102,17 +133,22 @@ func (s *poolScript) report(t *testing.T, d *datadriven.TestData) Report {
 }
 
 func (s *poolScript) pick(t *testing.T, d *datadriven.TestData) string {
-	model, times := "m", 1
-	d.MaybeScanArgs(t, "model", &model)
+	c, times := Choice{Model: "m", Near: -1, Alone: d.HasArg("alone")}, 1
+	d.MaybeScanArgs(t, "model", &c.Model)
+	if d.HasArg("near") {
+		var url string
+		d.ScanArgs(t, "near", &url)
+		c.Near = s.place(t, d, url)
+	}
 	d.MaybeScanArgs(t, "times", &times)
 	var b strings.Builder
 	for range times {
-		pair, err := s.pool.Pick(model)
+		pair, err := s.pool.Pick(c)
 		if err != nil {
 			fmt.Fprintf(&b, "refused: %v\n", err)
 			continue
 		}
-		fmt.Fprintf(&b, "%s + %s\n", pair.Prefill.URL, pair.Decode.URL)
+		fmt.Fprintf(&b, "%s + %s\n", cmp.Or(pair.Prefill.URL, "none"), pair.Decode.URL)
 	}
 	return b.String()
 }

@@ -89,6 +89,7 @@ func (r *Router) stateOf(ctx context.Context, e router.Engine) json.RawMessage {
 	if err != nil {
 		return nil
 	}
+	r.sign(req)
 	resp, err := r.asker.Do(req)
 	if err != nil {
 		return nil

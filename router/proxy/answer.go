@@ -29,6 +29,7 @@ const (
 var ownHeaders = []string{
 	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Content-Length", "Date", httpapi.HeaderRequestID,
+	httpapi.HeaderAttempt, httpapi.HeaderToken, httpapi.TrailerTurn,
 }
 
 // answer is the decode engine's answer on its way to the client. One goroutine has it at a

@@ -10,44 +10,45 @@ import (
 	"kvferry/router"
 )
 
-// exchange is one client's request while it runs: an attempt, its two legs, and the answer.
+// exchange is one client's request while it runs: an attempt, its legs, and the answer.
 type exchange struct {
 	r       *Router
 	req     *http.Request
 	path    string
 	body    []byte
+	model   string
 	id      string
 	began   time.Time
 	attempt *router.Attempt
-	pair    router.Pair
-	answer  *answer
+	// pair is who was asked last.
+	pair   router.Pair
+	answer *answer
+	// local says that it has one of the places for requests that a decode engine has to itself.
+	local bool
 
-	// events has room for all that the legs have to say, so that none waits for a reader.
-	events  chan router.Event
-	forward chan struct{}
-	legs    sync.WaitGroup
-
+	events chan router.Event
+	legs   sync.WaitGroup
+	// forward is closed when the decode leg that runs may pass its answer on.
+	forward                     chan struct{}
 	cancelPrefill, cancelDecode context.CancelFunc
 }
 
 // run feeds the attempt until its last output. The legs are done when it returns.
-func (x *exchange) run() {
-	x.events = make(chan router.Event, 4)
-	x.forward = make(chan struct{})
-	// Both contexts are the request's children: a client's hang-up ends the legs even while
+func (x *exchange) run(start router.Start) {
+	// The legs' contexts are the request's children: a client's hang-up ends them even while
 	// nobody reads events.
-	ctx := x.req.Context()
-	prefill, cancelPrefill := context.WithCancel(ctx)
-	decode, cancelDecode := context.WithCancel(ctx)
-	x.cancelPrefill, x.cancelDecode = cancelPrefill, cancelDecode
-	defer cancelPrefill()
-	defer cancelDecode()
+	ctx, cancel := context.WithCancel(x.req.Context())
+	defer cancel()
+	x.events = make(chan router.Event)
+	x.pair = start.Pair
+	x.attempt = router.NewAttempt(x.r.cfg.Config, start, x)
 
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
 	for {
 		for _, out := range x.attempt.Outputs() {
-			if !x.start(prefill, decode, out) {
+			if !x.start(ctx, out) {
+				cancel()
 				x.end(out)
 				return
 			}
@@ -74,12 +75,12 @@ func (x *exchange) step(ev router.Event) {
 }
 
 // start does an output that is not the last, and says whether out is one.
-func (x *exchange) start(prefill, decode context.Context, out router.Output) bool {
+func (x *exchange) start(ctx context.Context, out router.Output) bool {
 	switch out := out.(type) {
 	case router.StartPrefill:
-		x.legs.Go(func() { x.prefill(prefill, out) })
+		x.startPrefill(ctx, out)
 	case router.StartDecode:
-		x.legs.Go(func() { x.decode(decode, out) })
+		x.startDecode(ctx, out)
 	case router.CancelPrefill:
 		x.cancelPrefill()
 	case router.CancelDecode:
@@ -88,10 +89,44 @@ func (x *exchange) start(prefill, decode context.Context, out router.Output) boo
 		close(x.forward)
 	case router.LegFailed:
 		x.legFailed(out)
+	case router.Retry:
+		x.r.metrics.retries.WithLabelValues(out.Leg.String(), out.How).Inc()
+		x.r.log.Info("request is retried", "id", x.id, "leg", out.Leg, "how", out.How)
+	case router.GiveUp:
+		x.r.metrics.givenUp.WithLabelValues(out.Leg.String(), string(out.Why)).Inc()
+	case router.Release:
+		x.r.release(out)
 	default:
 		return false
 	}
 	return true
+}
+
+func (x *exchange) startPrefill(ctx context.Context, out router.StartPrefill) {
+	ctx, x.cancelPrefill = context.WithCancel(ctx)
+	x.pair.Prefill = out.Engine
+	x.legs.Go(func() { x.prefill(ctx, out) })
+}
+
+func (x *exchange) startDecode(ctx context.Context, out router.StartDecode) {
+	ctx, x.cancelDecode = context.WithCancel(ctx)
+	x.pair.Decode = out.Engine
+	forward := make(chan struct{})
+	x.forward = forward
+	x.legs.Go(func() { x.decode(ctx, out, forward) })
+}
+
+// Other is router.Engines's.
+func (x *exchange) Other(role router.Role, not []int) (router.Engine, bool) {
+	x.r.mu.Lock()
+	defer x.r.mu.Unlock()
+	return x.r.pool.Other(role, x.model, not)
+}
+
+// Local is router.Engines's.
+func (x *exchange) Local() bool {
+	x.local = x.local || x.r.takeLocal()
+	return x.local
 }
 
 // end does the last output. Legs that ran were cancelled before it, and are waited for, since
@@ -102,6 +137,9 @@ func (x *exchange) end(out router.Output) {
 		_ = http.NewResponseController(x.answer.w).SetWriteDeadline(time.Now())
 	}
 	x.legs.Wait()
+	if x.local {
+		x.r.giveLocal()
+	}
 	how, cut := outcomeOK, false
 	switch out := out.(type) {
 	case router.Finish:

@@ -68,11 +68,10 @@ func (r *Router) complete(w http.ResponseWriter, req *http.Request, e endpoint) 
 		return
 	}
 	x := &exchange{
-		r: r, req: req, path: e.path, body: body, id: id, began: began,
-		attempt: router.NewAttempt(attempt, pair), pair: pair,
+		r: r, req: req, path: e.path, body: body, model: model, id: id, began: began,
 		answer: &answer{w: w, onFirst: func() { r.metrics.firstByte.Observe(time.Since(began).Seconds()) }},
 	}
-	x.run()
+	x.run(router.Start{ID: attempt, Pair: pair})
 }
 
 // admit reads and checks a client's body.

@@ -9,14 +9,20 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"time"
 
 	"kvferry/openai"
 	"kvferry/openai/httpapi"
 	"kvferry/router"
 )
 
-// maxReply is how much is read of an engine's error, or of a prefill engine's reply, in bytes.
+// maxReply is how much is read of an engine's error, in bytes.
 const maxReply = 1 << 20
+
+// replyTimeout is how long a prefill engine may take from the beginning of a reply with a
+// handle to its end.
+const replyTimeout = 10 * time.Second
 
 // prefillReply is what a prefill engine answers once its transfer is done.
 type prefillReply struct {
@@ -29,76 +35,100 @@ type prefillReply struct {
 
 // prefill runs the prefill leg to its end.
 func (x *exchange) prefill(ctx context.Context, start router.StartPrefill) {
-	timing, f := x.runPrefill(ctx, start)
+	done, f := x.runPrefill(ctx, start)
 	if f != nil {
-		x.report(ctx, router.PrefillFailed{Failure: *f})
+		x.report(ctx, router.PrefillFailed{Try: start.Try, Failure: *f})
 		return
 	}
-	x.report(ctx, router.PrefillDone{Timing: timing})
+	done.Try = start.Try
+	if !x.report(ctx, done) && done.Handle != nil {
+		// The client left while the reply came: nobody will take what the engine holds.
+		x.r.release(router.Release{Engine: start.Engine, Handle: done.Handle})
+	}
 }
 
-func (x *exchange) runPrefill(ctx context.Context, start router.StartPrefill) (*router.Timing, *router.Failure) {
-	resp, f := x.post(ctx, start.Engine, start.Disagg)
+func (x *exchange) runPrefill(ctx context.Context, start router.StartPrefill) (done router.PrefillDone, _ *router.Failure) {
+	// A request that is given up is cut until the reply begins. What there is of a reply then
+	// is read, since it may have a handle to be released.
+	leg, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	replied := context.AfterFunc(ctx, cut)
+	resp, f := x.post(leg, start.Engine, start.Try, start.Part)
 	if f != nil {
-		return nil, f
+		return done, f
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if start.Part.KV != nil && replied() {
+		late := time.AfterFunc(replyTimeout, cut)
+		defer late.Stop()
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, httpapi.MaxBody))
 	if err != nil {
-		return nil, lost(err)
+		return done, lost(err)
 	}
 	var reply prefillReply
 	if err := json.Unmarshal(text, &reply); err != nil {
-		return nil, answered(openai.Upstream(http.StatusBadGateway, "the reply is not JSON: %v", err))
+		return done, answered(openai.Upstream(http.StatusBadGateway, "the reply is not JSON: %v", err))
 	}
 	if k := reply.Kvferry; k != nil {
-		return &router.Timing{Prefill: k.Prefill, Hidden: k.Hidden, Exposed: k.Exposed}, nil
+		done.Timing = &router.Timing{Prefill: k.Prefill, Hidden: k.Hidden, Exposed: k.Exposed}
 	}
-	return nil, nil
+	if start.Part.KV != nil {
+		if done.Handle, err = openai.KVTransferOf(text); err != nil {
+			return done, answered(openai.Upstream(http.StatusBadGateway, "the reply has no fit handle: %v", err))
+		}
+	}
+	return done, nil
 }
 
 // decode runs the decode leg to its end.
-func (x *exchange) decode(ctx context.Context, start router.StartDecode) {
-	resp, f := x.post(ctx, start.Engine, start.Disagg)
+func (x *exchange) decode(ctx context.Context, start router.StartDecode, forward <-chan struct{}) {
+	resp, f := x.post(ctx, start.Engine, start.Try, start.Part)
 	if f != nil {
-		x.report(ctx, router.DecodeFailed{Failure: *f})
+		x.report(ctx, router.DecodeFailed{Try: start.Try, Failure: *f})
 		return
 	}
 	defer resp.Body.Close()
-	x.report(ctx, router.DecodeHeaders{})
+	x.report(ctx, router.DecodeHeaders{Try: start.Try})
 	select {
-	case <-x.forward:
+	case <-forward:
 	case <-ctx.Done():
 		return
 	}
-	x.report(ctx, copied(x.answer.copy(resp)))
+	x.report(ctx, copied(start.Try, x.answer.copy(resp)))
 }
 
 // copied is how a decode leg ended whose answer was passed on until err.
-func copied(err error) router.Event {
+func copied(try int, err error) router.Event {
 	switch {
 	case err == nil:
-		return router.DecodeDone{}
+		return router.DecodeDone{Try: try}
 	case errors.Is(err, errClient):
 		return router.ClientGone{}
 	case errors.Is(err, openai.ErrEventTooLong):
-		return router.DecodeFailed{Failure: *answered(openai.Upstream(http.StatusBadGateway, "%v", err))}
+		return router.DecodeFailed{Try: try, Failure: *answered(openai.Upstream(http.StatusBadGateway, "%v", err))}
 	}
-	return router.DecodeFailed{Failure: *lost(err)}
+	return router.DecodeFailed{Try: try, Failure: *lost(err)}
 }
 
 // report tells the exchange of a leg's event, unless the leg was cancelled: what happens to it
-// then is our own doing, and says nothing of the engine.
-func (x *exchange) report(ctx context.Context, ev router.Event) {
-	if ctx.Err() == nil {
-		x.events <- ev
+// then is our own doing, and says nothing of the engine. It says whether the event was told.
+func (x *exchange) report(ctx context.Context, ev router.Event) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case x.events <- ev:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
 // post sends the client's body to an engine, with the router's word on what its part is, and
 // gives the answer if it is a success. Of the client's headers none is passed on.
-func (x *exchange) post(ctx context.Context, e router.Engine, d openai.Disagg) (*http.Response, *router.Failure) {
-	body, err := openai.WithDisagg(x.body, d)
+func (x *exchange) post(ctx context.Context, e router.Engine, try int, part router.Part) (*http.Response, *router.Failure) {
+	body, err := part.Body(x.body)
 	if bad, ok := errors.AsType[*openai.Error](err); ok {
 		return nil, answered(bad)
 	}
@@ -111,6 +141,8 @@ func (x *exchange) post(ctx context.Context, e router.Engine, d openai.Disagg) (
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(httpapi.HeaderRequestID, x.id)
+	req.Header.Set(httpapi.HeaderAttempt, strconv.Itoa(try))
+	x.r.sign(req)
 	resp, err := x.r.client.Do(req)
 	if err != nil {
 		return nil, lost(bare(err))

@@ -37,6 +37,10 @@ type metrics struct {
 	inFlight    prometheus.Gauge
 	engineUp    *prometheus.GaugeVec
 	legFailures *prometheus.CounterVec
+	retries     *prometheus.CounterVec
+	givenUp     *prometheus.CounterVec
+	releases    *prometheus.CounterVec
+	locals      prometheus.Gauge
 	firstByte   prometheus.Histogram
 }
 
@@ -59,16 +63,35 @@ func newMetrics() *metrics {
 			Name: "kvferry_router_leg_failures_total",
 			Help: "Legs that failed by themselves, not because the request was given up.",
 		}, []string{"role"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kvferry_router_retries_total",
+			Help: "What was tried after a leg failed: another prefill engine, the whole request on a decode engine, or another decode engine with the same handle.",
+		}, []string{"leg", "policy"}),
+		givenUp: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kvferry_router_given_up_total",
+			Help: "Requests that failed with a leg, by the reason why nothing more was tried.",
+		}, []string{"leg", "why"}),
+		releases: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kvferry_router_releases_total",
+			Help: "Prefill engines that were told that nobody will read what they hold.",
+		}, []string{"outcome"}),
+		locals: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "kvferry_router_local_prefills",
+			Help: "Requests that decode engines have to themselves now, because prefill failed.",
+		}),
 		firstByte: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "kvferry_router_first_byte_seconds",
 			Help:    "From a request's arrival to the first byte of its answer, for answers that came from an engine.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
 		}),
 	}
-	m.registry.MustRegister(m.requests, m.inFlight, m.engineUp, m.legFailures, m.firstByte)
+	m.registry.MustRegister(m.requests, m.inFlight, m.engineUp, m.legFailures, m.retries, m.givenUp, m.releases, m.locals, m.firstByte)
 	for _, role := range []router.Role{router.Prefill, router.Decode} {
 		m.legFailures.WithLabelValues(role.String())
 	}
+	m.retries.WithLabelValues(router.Prefill.String(), router.PolicyOther)
+	m.retries.WithLabelValues(router.Prefill.String(), router.PolicyLocal)
+	m.retries.WithLabelValues(router.Decode.String(), router.SameHandle)
 	return m
 }
 

@@ -34,6 +34,7 @@ func (r *Router) Run(ctx context.Context) {
 		wg.Go(func() { r.watch(ctx, e) })
 	}
 	wg.Wait()
+	r.releases.Wait()
 	r.client.CloseIdleConnections()
 }
 
@@ -80,6 +81,7 @@ func (r *Router) ask(ctx context.Context, e router.Engine) (router.Report, error
 	if err != nil {
 		return router.Report{}, err
 	}
+	r.sign(req)
 	resp, err := r.asker.Do(req)
 	if err != nil {
 		return router.Report{}, fmt.Errorf("cannot be reached: %w", bare(err))

@@ -28,8 +28,13 @@ type Router struct {
 	// poke has a channel an engine; a word in it asks for a poll at once.
 	poke []chan struct{}
 
-	mu   sync.Mutex
-	pool *router.Pool // guarded by mu
+	// releases are told in the background, each with a place in releaseSlots.
+	releases     sync.WaitGroup
+	releaseSlots chan struct{}
+
+	mu     sync.Mutex
+	pool   *router.Pool // guarded by mu
+	locals int          // guarded by mu; requests that decode engines have to themselves
 }
 
 // dialFunc opens a connection to an engine.
@@ -60,6 +65,8 @@ func newRouter(cfg Config, dial dialFunc) (*Router, error) {
 		asker:   newClient(dial, false),
 		metrics: newMetrics(),
 		pool:    router.NewPool(cfg.Prefill, cfg.Decode),
+
+		releaseSlots: make(chan struct{}, maxReleases),
 	}
 	for _, e := range r.pool.Engines() {
 		r.metrics.engine(e)
@@ -102,7 +109,9 @@ func (r *Router) engines() []router.Engine {
 func (r *Router) pick(model string) (router.Pair, *openai.Error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pool.Pick(model)
+	return r.pool.Pick(router.Choice{
+		Model: model, Near: -1, Alone: r.cfg.PrefillFailurePolicy == router.PolicyLocal,
+	})
 }
 
 func (r *Router) ready() bool {
