@@ -63,6 +63,7 @@ func (r *receiveSide) remove(s *seq, epoch uint64) {
 
 // openReceive posts the one receive of an admitted request.
 func (e *Engine) openReceive(now int64, s *seq) {
+	e.unclaim(now, s) // the registration says the same from here on
 	task, epoch := e.recv.add(s)
 	s.task, s.epoch = task, epoch
 	s.recv = transfer.NewReceive(transfer.ReceiveConfig{
@@ -92,12 +93,14 @@ func (e *Engine) receiveOutputs(now int64, s *seq) {
 		switch o := o.(type) {
 		case transfer.Received:
 			e.recv.remove(s, s.epoch)
+			e.unclaim(now, s)
 			s.stats = o.Stats
 			s.state, s.done, s.cached = decoding, len(s.fill), int(o.Aux.Cached)
 			// Whole and right only now (PIPE-36).
 			e.pools.Commit(s.hold, s.req.Tokens)
 			e.draw(s, Sampled{TokenLogprob: o.Aux.First, Top: o.Aux.Top})
 		case transfer.Failed:
+			e.unclaim(now, s)
 			e.finish(s, "", o.Err)
 			e.leave(s)
 		case transfer.Release:

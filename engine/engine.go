@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"kvferry/kvcache"
+	"kvferry/lease"
 	"kvferry/transfer"
 	"kvferry/wire"
 )
@@ -39,6 +40,22 @@ type Config struct {
 	Text func(token int32) []byte
 	// Fencing says whether the agent can refuse late writes.
 	Fencing bool
+	// LeaseDuration is kv_lease_duration in nanoseconds, Slots kv_lease_slots, and Draw gives
+	// random bits for nonces.
+	LeaseDuration int64
+	Slots         int
+	Draw          func() uint64
+	// VerifyLeases: what was read is used only when the holder's slots prove it
+	// (kv_lease_verification). Recompute: what cannot be used is computed here, where otherwise
+	// the request fails (kv_load_failure_policy).
+	VerifyLeases, Recompute bool
+	// RecomputeThreshold: fewer tokens than this are computed and not read.
+	RecomputeThreshold int
+	// TurnTTL is decoder_kv_blocks_ttl in nanoseconds; 0 keeps no turns.
+	TurnTTL int64
+	// ReadOnly: the agent cannot be written to, so a decode engine reads what its prefill engine
+	// announces (LEASE-25).
+	ReadOnly bool
 	// Checksum: what is received is compared with what was sent before it is used (PIPE-33).
 	Checksum bool
 	// Watch, if set, is told of every step of a session.
@@ -87,6 +104,11 @@ type Engine struct {
 	peers   peers
 	send    sendSide
 	recv    receiveSide
+	lend    lendSide
+	pull    pullSide
+	turns   turns
+	now     int64 // of the step that is being taken
+	passAt  int64 // when the pass that is out went out
 	copies  map[uint64]copyRef
 	copyID  uint64
 	out     []Output
@@ -103,6 +125,7 @@ type part struct {
 type copyRef struct {
 	seq           *seq
 	slice, writer int
+	read          bool
 }
 
 // New makes an engine with every block free.
@@ -112,6 +135,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	if cfg.Parallel == (kvcache.Parallel{}) {
 		cfg.Parallel = kvcache.Parallel{Tensor: 1, Pipeline: 1}
+	}
+	if cfg.LeaseDuration == 0 {
+		cfg.LeaseDuration = cfg.Timeout
 	}
 	if _, err := cfg.Layout.Shards(cfg.Parallel); err != nil {
 		return nil, err
@@ -127,11 +153,15 @@ func New(cfg Config) (*Engine, error) {
 		peers:  newPeers(),
 		send:   newSendSide(),
 		recv:   receiveSide{},
+		lend:   lendSide{leases: lease.NewTable(cfg.LeaseDuration), slots: lease.NewSlots(cfg.Slots, cfg.Draw)},
+		pull:   newPullSide(),
+		turns:  turns{byKey: map[kvcache.Key]*turn{}, clocks: map[wire.Life]*lease.Offset{}},
 	}, nil
 }
 
 // Step takes an event.
 func (e *Engine) Step(now int64, ev Event) {
+	e.now = now
 	switch ev := ev.(type) {
 	case Submit:
 		e.submit(now, ev.Request)
@@ -148,9 +178,11 @@ func (e *Engine) Step(now int64, ev Event) {
 	case Message:
 		e.message(now, ev)
 	case CopyDone:
-		ref := e.copies[ev.ID]
-		delete(e.copies, ev.ID)
-		e.stepSend(now, ref.seq, transfer.Copied{Slice: ref.slice, Writer: ref.writer, Err: ev.Err})
+		e.copyDone(now, ev)
+	case SlotsRead:
+		e.slotsRead(now, ev)
+	case Forget:
+		e.forget(now, ev)
 	case Verified:
 		if s := e.recv.byEpoch(ev.Epoch); s != nil {
 			e.stepReceive(now, s, transfer.Verified{Slice: ev.Slice, Writer: ev.Writer, Sum: ev.Sum})
@@ -161,16 +193,29 @@ func (e *Engine) Step(now int64, ev Event) {
 		}
 	}
 	e.schedule(now)
+	if ev, ok := ev.(Submit); ok {
+		e.announce(now, ev.Request.ID)
+	}
+}
+
+// announce claims the lease of a request that will be written to us and has to queue first, so
+// that it is waited for (LEASE-05). One that is admitted at once registers at once.
+func (e *Engine) announce(now int64, id string) {
+	if s := e.byID[id]; s != nil && s.state == waiting && s.req.Leg == DecodeLeg && s.req.Pull == nil {
+		e.reach(now, s)
+	}
 }
 
 // Tick runs what is due.
 func (e *Engine) Tick(now int64) {
+	e.now = now
 	for {
 		s, ok := e.timers.due(now)
 		if !ok {
 			break
 		}
 		switch {
+		case s.send != nil && e.awaited(now, s):
 		case s.send != nil:
 			from := s.send.Phase()
 			s.send.Tick(now)
@@ -181,16 +226,50 @@ func (e *Engine) Tick(now int64) {
 			s.recv.Tick(now)
 			e.watched("receive", s.req.ID, from, nil, s.recv.Phase())
 			e.receiveOutputs(now, s)
+		case s.pull != nil:
+			from := s.pull.Phase()
+			s.pull.Tick(now)
+			e.watched("pull", s.req.ID, from, nil, s.pull.Phase())
+			e.pullOutputs(now, s)
 		}
 		e.timers.set(s)
 	}
 	e.expireParked(now)
+	e.expireLeases(now)
+	e.expireTurns(now)
+	e.retryConnects(now)
+	e.beat(now)
 	e.schedule(now)
 }
 
 // Deadline is when the engine wants to Tick.
 func (e *Engine) Deadline() int64 {
-	return min(e.timers.next(), e.send.parkedDeadline())
+	return min(
+		e.timers.next(), e.send.parkedDeadline(), e.lend.leases.Deadline(), e.turns.deadline(),
+		e.pull.retryDeadline(), e.beatDeadline(),
+	)
+}
+
+// awaited lets a finished prefill wait on for a receiver that queues, for as long as that says
+// so: the lease that it renews is the same as for what is read.
+func (e *Engine) awaited(now int64, s *seq) bool {
+	until, ok := e.lend.leases.Claimed(s.req.ID)
+	if !ok || until <= now || s.send.HasReceiver() {
+		return false
+	}
+	e.stepSend(now, s, transfer.Claimed{Until: until})
+	return true
+}
+
+// copyDone takes the end of a copy or a read to its session.
+func (e *Engine) copyDone(now int64, ev CopyDone) {
+	ref := e.copies[ev.ID]
+	delete(e.copies, ev.ID)
+	if ref.read {
+		e.stepPull(now, ref.seq, transfer.ReadDone{Slice: ref.slice, Writer: ref.writer, Err: ev.Err})
+		return
+	}
+	e.stepSend(now, ref.seq, transfer.Copied{Slice: ref.slice, Writer: ref.writer, Err: ev.Err})
 }
 
 // Outputs gives what is to be done since the last call, in order.
@@ -205,7 +284,7 @@ func (e *Engine) emit(o Output) { e.out = append(e.out, o) }
 // submit takes a request in, or refuses it at once.
 func (e *Engine) submit(now int64, r Request) {
 	r.MaxTokens = max(1, min(r.MaxTokens, e.cfg.Context-len(r.Tokens)))
-	s := &seq{req: r, fill: r.Tokens, number: e.arrived, stop: newStopper(r.Stop), wake: transfer.Never}
+	s := &seq{req: r, fill: r.Tokens, number: e.arrived, stop: newStopper(r.Stop), wake: transfer.Never, slot: -1}
 	if err := e.refuses(s); err != nil {
 		e.finish(s, "", err)
 		if r.Leg == PrefillLeg && err != ErrDuplicate {
@@ -219,10 +298,14 @@ func (e *Engine) submit(now int64, r Request) {
 	e.queue = append(e.queue, s)
 	switch r.Leg {
 	case PrefillLeg:
-		e.openSend(now, s)
+		e.openLend(now, s)
 	case DecodeLeg:
-		// The handshake runs while the request is in the queue.
-		e.connect(r.Peer)
+		if r.Pull == nil {
+			e.connect(r.Peer) // the handshake runs while the request is in the queue
+		}
+	}
+	if r.Pull != nil {
+		e.expectPull(now, s)
 	}
 }
 
@@ -254,27 +337,32 @@ func (e *Engine) abort(now int64, ev Abort) {
 	s := e.byID[ev.ID]
 	switch {
 	case s == nil:
-	case s.send != nil:
-		e.stepSend(now, s, transfer.Cancel{Cause: ev.Cause})
+	case s.pull != nil:
+		e.stepPull(now, s, transfer.Cancel{Cause: ev.Cause})
+	case s.lends():
+		e.stepLend(now, s, transfer.Cancel{Cause: ev.Cause})
 	case s.recv != nil && !s.recv.Ended():
 		e.stepReceive(now, s, transfer.Cancel{Cause: ev.Cause})
 	default:
+		e.dismiss(now, s, wire.StatusCancelled, ev.Cause.Error())
 		e.end(s, "", ev.Cause)
 	}
 }
 
 // finish gives the request's one terminal answer.
 func (e *Engine) finish(s *seq, reason FinishReason, err error) {
+	e.finishWith(s, Finish{Reason: reason, Err: err})
+}
+
+// finishWith fills in what every answer says.
+func (e *Engine) finishWith(s *seq, f Finish) {
 	if s.finished {
 		return
 	}
 	s.finished = true
-	f := Finish{
-		Request: s.req.ID, Reason: reason, Err: err,
-		Prompt: len(s.req.Tokens), Cached: s.cached, Completion: len(s.output),
-		Prefill: s.prefill, Transfer: s.stats,
-	}
-	if err == nil {
+	f.Request, f.Prompt, f.Cached, f.Completion = s.req.ID, len(s.req.Tokens), s.cached, len(s.output)
+	f.Prefill, f.Transfer = s.prefill, s.stats
+	if f.Err == nil {
 		f.Text = s.stop.rest()
 	}
 	e.emit(f)
@@ -283,10 +371,14 @@ func (e *Engine) finish(s *seq, reason FinishReason, err error) {
 // end finishes a request whose blocks are the engine's own, and frees them when no pass
 // uses them.
 func (e *Engine) end(s *seq, reason FinishReason, err error) {
-	e.finish(s, reason, err)
+	f := Finish{Reason: reason, Err: err}
 	if s.state == decoding && !s.inPass {
 		e.pools.Commit(s.hold, s.stored())
+		if err == nil {
+			f.Handle = e.keepTurn(s)
+		}
 	}
+	e.finishWith(s, f)
 	e.leave(s)
 	if !s.inPass {
 		e.release(s)
@@ -306,13 +398,20 @@ func (e *Engine) leave(s *seq) {
 // release frees a request's blocks and forgets it. A timer may keep the seq for as long as it
 // has to come, but not the prompt and the sessions.
 func (e *Engine) release(s *seq) {
+	if s.pull != nil {
+		s.letGo = true // something is still being read into the blocks
+		return
+	}
+	e.unclaim(e.now, s)
 	e.giveBack(s)
+	e.freeSlot(s)
 	delete(e.byID, s.req.ID)
-	*s = seq{number: s.number, state: ended, finished: true, wake: s.wake}
+	*s = seq{number: s.number, state: ended, finished: true, wake: s.wake, slot: -1}
 }
 
-// giveBack frees what a request holds.
+// giveBack frees what a request holds, its lease slot zeroed before.
 func (e *Engine) giveBack(s *seq) {
+	e.zeroSlot(s)
 	if s.hold != nil {
 		e.pools.Give(s.hold)
 		s.hold = nil
@@ -335,6 +434,11 @@ type Counts struct {
 	Running, Waiting int
 	Send, Receive    int
 	Parked           int
+	// Offers are the prompts that are read, not sent; Leases those of them, and of those that
+	// wait for a receiver, that a lease holds; Turns the finished answers that are kept, in
+	// TurnBlocks blocks.
+	Offers, Pull, Leases int
+	Turns, TurnBlocks    int
 }
 
 // Counts tells what the engine holds. Running counts every request that has left the queue
@@ -344,7 +448,9 @@ func (e *Engine) Counts() Counts {
 	return Counts{
 		Blocks: total, Free: free,
 		Running: len(e.byID) - len(e.queue), Waiting: len(e.queue),
-		Send: e.send.open, Receive: e.recv.open, Parked: len(e.send.parked),
+		Send: e.send.open, Receive: e.recv.open - e.pull.open, Parked: len(e.send.parked),
+		Offers: e.lend.offers, Pull: e.pull.open, Leases: e.lend.leases.Len(),
+		Turns: len(e.turns.list), TurnBlocks: e.turns.blocks(),
 	}
 }
 
@@ -359,12 +465,35 @@ func (e *Engine) message(now int64, ev Message) {
 	case *wire.Withdraw:
 		e.withdrawn(now, ev.Peer, m)
 	case *wire.Result:
-		if s := e.recv.byTask(m.Task); s != nil {
-			e.stepReceive(now, s, transfer.ResultCame{Peer: ev.Peer, Msg: m})
-		}
+		e.stepTask(now, m.Task, transfer.ResultCame{Peer: ev.Peer, Msg: m})
 	case *wire.Progress:
-		if s := e.recv.byTask(m.Task); s != nil {
-			e.stepReceive(now, s, transfer.ProgressCame{Peer: ev.Peer, Msg: m})
+		e.stepTask(now, m.Task, transfer.ProgressCame{Peer: ev.Peer, Msg: m})
+	case *wire.Announce:
+		if s := e.recv.byTask(m.Task); s != nil && s.pull != nil {
+			e.stepPull(now, s, transfer.Announced{Peer: ev.Peer, Msg: m})
 		}
+	case *wire.Heartbeat:
+		e.heartbeat(now, ev.Peer, m)
+	case *wire.HeartbeatAck:
+		e.acked(now, ev.Peer, m)
+	case *wire.Complete:
+		e.completed(now, ev.Peer, m)
+	case *wire.Clock:
+		e.clock(now, ev.Peer, m)
+	}
+}
+
+// stepTask takes what a sender says of a receive to whoever posted it.
+func (e *Engine) stepTask(now int64, task uint32, ev interface {
+	transfer.ReceiveEvent
+	transfer.PullEvent
+},
+) {
+	switch s := e.recv.byTask(task); {
+	case s == nil:
+	case s.recv != nil:
+		e.stepReceive(now, s, ev)
+	case s.pull != nil:
+		e.stepPull(now, s, ev)
 	}
 }

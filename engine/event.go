@@ -33,6 +33,10 @@ type PeerUp struct {
 	Peer       wire.Life
 	PoolBlocks []int
 	Parallel   kvcache.Parallel
+	// Slots is the number of its lease slots, LeaseDuration its kv_lease_duration in
+	// nanoseconds.
+	Slots         int
+	LeaseDuration int64
 }
 
 // ConnectFailed: a peer could not be reached, or refused us.
@@ -53,10 +57,23 @@ type Message struct {
 	Msg  wire.Message
 }
 
-// CopyDone ends a Copy.
+// Forget gives up a lease that nobody will take.
+type Forget struct {
+	Request string
+	Nonce   uint64
+}
+
+// CopyDone ends a Copy or a Read.
 type CopyDone struct {
 	ID  uint64
 	Err error
+}
+
+// SlotsRead ends a ReadSlots: Values has what is in each slot.
+type SlotsRead struct {
+	ID     uint64
+	Values []int64
+	Err    error
 }
 
 // Verified ends a Verify with the checksum of what is in our memory.
@@ -76,7 +93,9 @@ func (PeerUp) event()        {}
 func (ConnectFailed) event() {}
 func (PeerLost) event()      {}
 func (Message) event()       {}
+func (Forget) event()        {}
 func (CopyDone) event()      {}
+func (SlotsRead) event()     {}
 func (Verified) event()      {}
 func (EpochRevoked) event()  {}
 
@@ -115,6 +134,28 @@ type Copy struct {
 	transfer.Copy
 }
 
+// Read is transfer.Read with the ID that CopyDone must bring back: what a peer's rank Writer has
+// of the blocks comes into ours, which no pass uses meanwhile.
+type Read struct {
+	ID uint64
+	transfer.Read
+}
+
+// ReadSlots reads lease slots of a peer's rank; SlotsRead must come back.
+type ReadSlots struct {
+	ID     uint64
+	Peer   wire.Life
+	Writer int
+	Slots  []int
+}
+
+// SetSlot stores a nonce in a lease slot of ours, on every rank, or 0. It is done before any
+// output that follows.
+type SetSlot struct {
+	Slot  int
+	Value uint64
+}
+
 // Verify is transfer.Verify with the epoch that Verified must bring back.
 type Verify struct {
 	Epoch uint64
@@ -144,6 +185,9 @@ type Finish struct {
 	Prefill int64
 	// Transfer is what a leg's transfer took.
 	Transfer transfer.Stats
+	// Handle is how another engine can read the request's KV, if it is held for one. Life and
+	// Addr are the shell's to fill in.
+	Handle *Handle
 }
 
 // Record is something worth remembering about a request.

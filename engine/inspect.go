@@ -20,6 +20,8 @@ type Held struct {
 	// Send and Receive are the request's sessions, nil where it has none.
 	Send    *transfer.Send
 	Receive *transfer.Receive
+	Offer   *transfer.Offer
+	Pull    *transfer.Pull
 }
 
 // Held lists every request that the engine knows, in order of arrival.
@@ -31,7 +33,7 @@ func (e *Engine) Held() []Held {
 	slices.SortFunc(seqs, func(a, b *seq) int { return cmp.Compare(a.number, b.number) })
 	out := make([]Held, len(seqs))
 	for i, s := range seqs {
-		out[i] = Held{Request: s.req.ID, State: s.state.String(), Send: s.send, Receive: s.recv}
+		out[i] = Held{Request: s.req.ID, State: s.state.String(), Send: s.send, Receive: s.recv, Offer: s.offer, Pull: s.pull}
 		if s.hold != nil {
 			out[i].Tables, out[i].Copies = s.hold.Tables, s.hold.Copies
 		}
@@ -46,7 +48,7 @@ func (s state) String() string {
 // Watched is one step of a session: where it stood, by its Phase, what happened, and where it
 // stands.
 type Watched struct {
-	Machine string // send, receive
+	Machine string // send, receive, offer, pull
 	Request string
 	From    string // empty when the session is made
 	// Event is a transfer.SendEvent or a transfer.ReceiveEvent, or nil for its making and for

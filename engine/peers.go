@@ -2,6 +2,7 @@ package engine
 
 import (
 	"maps"
+	"slices"
 
 	"kvferry/kvcache"
 	"kvferry/transfer"
@@ -33,25 +34,46 @@ func (e *Engine) peerUp(now int64, ev PeerUp) {
 	if ev.Parallel == (kvcache.Parallel{}) {
 		ev.Parallel = kvcache.Parallel{Tensor: 1, Pipeline: 1}
 	}
+	if _, up := e.peers.up[ev.Peer]; !up {
+		e.pull.renew.Up(now, ev.Peer, ev.LeaseDuration)
+	}
 	e.peers.up[ev.Peer] = ev
 	if ev.Addr == "" {
 		return
 	}
 	delete(e.peers.asked, ev.Addr)
 	e.peers.addrs[ev.Addr] = ev.Peer
+	e.told(ev.Addr, ev.Peer)
 	for _, s := range e.recv.all() {
-		if s.req.Peer == ev.Addr {
+		switch {
+		case s.addr() != ev.Addr:
+		case s.recv != nil:
 			e.stepReceive(now, s, e.writersOf(ev.Peer))
+		case s.pull != nil:
+			e.pullReady(now, s, ev.Peer)
+		}
+	}
+	for _, s := range slices.Clone(e.queue) {
+		if s.waitsFor(ev.Addr) {
+			e.reached(now, s, ev.Peer)
 		}
 	}
 }
 
 func (e *Engine) connectFailed(now int64, ev ConnectFailed) {
 	delete(e.peers.asked, ev.Addr)
+	delete(e.pull.tell, ev.Addr)
 	for _, s := range e.recv.all() {
-		if s.req.Peer == ev.Addr {
+		switch {
+		case s.addr() != ev.Addr:
+		case s.recv != nil:
 			e.stepReceive(now, s, transfer.Unreachable{Err: ev.Err})
+		case s.pull != nil:
+			e.stepPull(now, s, transfer.Unreachable{Err: ev.Err})
 		}
+	}
+	if slices.ContainsFunc(e.queue, func(s *seq) bool { return s.waitsFor(ev.Addr) }) {
+		e.retryLater(now, ev.Addr)
 	}
 }
 
@@ -66,7 +88,32 @@ func (e *Engine) peerLost(now int64, ev PeerLost) {
 		e.stepSend(now, s, gone)
 	}
 	for _, s := range e.recv.all() {
-		e.stepReceive(now, s, gone)
+		switch {
+		case s.recv != nil:
+			e.stepReceive(now, s, gone)
+		case s.pull != nil:
+			e.stepPull(now, s, gone)
+		}
 	}
 	e.unpark(ev.Peer)
+	e.lend.leases.Lost(ev.Peer)
+	e.unclaimAll(now, ev.Peer)
+	delete(e.turns.clocks, ev.Peer)
+}
+
+// unclaimAll forgets the claims on an engine that is gone. Requests that still queue for it
+// find it again, if it lives (LEASE-09).
+func (e *Engine) unclaimAll(now int64, gone wire.Life) {
+	e.pull.renew.Lost(gone)
+	for key, s := range e.pull.claims {
+		if key.peer == gone {
+			s.claimed = false
+			delete(e.pull.claims, key)
+		}
+	}
+	for _, s := range e.queue {
+		if s.holder == gone && s.waitsFor(s.addr()) {
+			e.connect(s.addr())
+		}
+	}
 }

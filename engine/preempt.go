@@ -13,6 +13,9 @@ import (
 // request keeps what it has and waits for a pass to come, for the oldest always gets its blocks.
 func (e *Engine) extend(now int64, s *seq, start, end int) bool {
 	for !e.pools.Extend(s.hold, start, end) {
+		if e.dropTurn() {
+			continue
+		}
 		if v := e.idlePrefill(); v != nil {
 			e.evict(now, v)
 			continue
@@ -30,7 +33,7 @@ func (e *Engine) extend(now int64, s *seq, start, end int) bool {
 func (e *Engine) youngest() *seq {
 	var out *seq
 	for _, s := range e.running {
-		free := !s.inPass && (s.state == prefilling || s.state == decoding) && (s.send == nil || !s.send.InFlight())
+		free := !s.inPass && (s.state == prefilling || s.state == decoding) && !s.lent()
 		if free && (out == nil || s.number > out.number) {
 			out = s
 		}
@@ -52,8 +55,8 @@ func (e *Engine) preempt(now int64, s *seq) {
 	}
 	e.giveBack(s)
 	e.running = without(e.running, s)
-	if s.send != nil {
-		e.stepSend(now, s, transfer.TakenBack{})
+	if s.lends() {
+		e.stepLend(now, s, transfer.TakenBack{})
 	}
 	e.requeue(s)
 }

@@ -56,6 +56,16 @@ func newSendSide() sendSide {
 	return sendSide{parked: map[string]parked{}, ended: map[string]error{}, mappings: map[kvcache.Parallel]*transfer.Mapping{}}
 }
 
+// openLend makes the session of a prefill leg.
+func (e *Engine) openLend(now int64, s *seq) {
+	e.lend.leases.Open(s.req.ID)
+	if s.req.Hold {
+		e.openOffer(now, s)
+		return
+	}
+	e.openSend(now, s)
+}
+
 // openSend makes the session of a request that just came; a registration may be here already.
 func (e *Engine) openSend(now int64, s *seq) {
 	s.send = transfer.NewSend(transfer.SendConfig{
@@ -117,7 +127,20 @@ func (e *Engine) receiverCame(now int64, s *seq, p PeerUp, m *wire.Register) {
 		e.emit(transfer.Notify{Peer: p.Peer, Msg: transfer.Refusal(m, wire.StatusRefused, err)})
 		return
 	}
-	e.stepSend(now, s, transfer.Registered{Peer: p.Peer, Msg: m, PoolBlocks: p.PoolBlocks, Ranks: ranks})
+	had := s.send.HasReceiver()
+	e.stepSend(now, s, transfer.Registered{
+		Peer: p.Peer, Msg: m, PoolBlocks: p.PoolBlocks, Ranks: ranks,
+		HasSlot: s.slot >= 0 || s.hold == nil, Slot: uint32(max(0, s.slot)), Nonce: s.nonce,
+	})
+	if !had && s.send != nil && s.send.HasReceiver() && m.Read {
+		s.reads = true
+		if s.state == computed {
+			e.lend.leases.Grant(now, s.req.ID)
+		}
+	}
+	if s.send == nil {
+		return
+	}
 	if s.state == evicted && s.send.HasReceiver() {
 		e.requeue(s)
 	}
@@ -215,12 +238,15 @@ func (e *Engine) chunkSent(now int64, p part, drawn *Sampled, err error) {
 	if p.chunk.Last && err == nil && s.state == prefilling {
 		e.running = without(e.running, s)
 		s.state = computed
-		if !s.send.HasReceiver() {
+		if s.reads {
+			e.lend.leases.Grant(now, s.req.ID)
+		}
+		if s.send != nil && !s.send.HasReceiver() {
 			e.idlePrefill() // drops those in front that are none any more
 			e.send.offered = append(e.send.offered, s)
 		}
 	}
-	e.stepSend(now, s, ev)
+	e.stepLend(now, s, ev)
 }
 
 func (e *Engine) stepSend(now int64, s *seq, ev transfer.SendEvent) {
@@ -247,6 +273,7 @@ func (e *Engine) sendOutputs(now int64, s *seq) {
 		case transfer.Release:
 			e.send.open--
 			e.bury(s.req.ID, s.send.Err())
+			e.lend.leases.End(s.req.ID, s.send.Err())
 			e.release(s)
 		case transfer.Record:
 			e.emit(Record{Request: s.req.ID, Record: o})

@@ -42,6 +42,15 @@ type Request struct {
 	Leg Leg
 	// Peer is where a DecodeLeg's prefill engine listens for transfers.
 	Peer string
+	// Hold: what a PrefillLeg computes is not sent, but held under a lease for whoever has the
+	// handle that Finish gives.
+	Hold bool
+	// Pull, if set, is where the KV of the prompt's beginning is to be read from: for a
+	// DecodeLeg, in place of Peer, that of the whole prompt; for a PrefillLeg that of an earlier
+	// turn.
+	Pull *Handle
+	// Attempt counts the router's attempts at the request; the newest owns its lease.
+	Attempt uint32
 	// Tokens is the prompt, at least one token.
 	Tokens []int32
 	// MaxTokens bounds the output; the model's context bounds it too.

@@ -5,17 +5,20 @@ import (
 
 	"kvferry/kvcache"
 	"kvferry/transfer"
+	"kvferry/wire"
 )
 
 // schedule admits what fits and sends out a pass if none is out. Requests are served in order
 // of arrival.
 func (e *Engine) schedule(now int64) {
 	e.admit(now)
+	e.readSlots()
 	if e.pass != nil {
 		return
 	}
 	batch := e.prefillWork(now, e.decodeWork(now))
 	if len(batch) > 0 {
+		e.passAt = now
 		e.emit(Compute{Batch: batch})
 	}
 }
@@ -31,22 +34,63 @@ func (e *Engine) admit(now int64) {
 		}
 		e.queue = without(e.queue, s)
 		e.running = append(e.running, s)
-		s.done = s.hold.Cached
+		s.done, s.base = s.hold.Cached, s.hold.Cached
+		e.takeSlot(now, s)
 		if !s.started && len(s.output) == 0 {
 			s.cached = s.hold.Cached
 		}
-		if s.receives() {
-			s.state = receiving
-			e.openReceive(now, s)
-		} else {
-			s.state = prefilling
+		e.begin(now, s)
+	}
+}
+
+// begin lets an admitted request go on: with a transfer, or with computing.
+func (e *Engine) begin(now int64, s *seq) {
+	e.endTurnOf(s)
+	switch n := s.arrives(); {
+	case n == 0:
+		if s.req.Pull != nil && !s.local {
+			e.dismiss(now, s, wire.StatusCancelled, "the prompt is computed by the reader")
+			s.local = true
+		}
+		s.state = prefilling
+	case s.req.Pull != nil && s.hold.Cached >= n:
+		// All that could be read is here already: the holder is told, and that is all (LEASE-21).
+		e.dismiss(now, s, wire.StatusOK, "")
+		s.local, s.state = true, prefilling
+	case s.req.Pull != nil || e.cfg.ReadOnly:
+		s.state = receiving
+		e.openPull(now, s)
+	default:
+		s.state = receiving
+		e.openReceive(now, s)
+	}
+}
+
+// take gives a request its first blocks, if the pools have them. Turns that are only kept give
+// way.
+func (e *Engine) take(s *seq) bool {
+	for {
+		if e.tryTake(s) {
+			return true
+		}
+		if !e.dropTurn() {
+			return false
 		}
 	}
 }
 
-// take gives a request its first blocks, if the pools have them.
-func (e *Engine) take(s *seq) (ok bool) {
+// tryTake admits a request. What would take longer to read than to compute is not read
+// (kv_recompute_threshold).
+func (e *Engine) tryTake(s *seq) (ok bool) {
 	s.hold, ok = e.pools.Admit(s.demand(), s.fill)
+	if !ok || s.req.Pull == nil {
+		return ok
+	}
+	if n := s.arrives() - s.hold.Cached; n > 0 && n < e.cfg.RecomputeThreshold {
+		e.pools.Give(s.hold)
+		s.hold, s.arriving = nil, 0
+		s.hold, ok = e.pools.Admit(s.demand(), s.fill)
+	}
 	return ok
 }
 
@@ -107,8 +151,8 @@ func (e *Engine) chunkWork(now int64, s *seq, c kvcache.Chunk) Work {
 		w.Sample = s.sampleAt(c.End)
 	}
 	e.passes(part{seq: s, chunk: c, sample: w.Sample != nil})
-	if s.send != nil {
-		e.stepSend(now, s, transfer.ChunkStarted{})
+	if s.lends() {
+		e.stepLend(now, s, transfer.ChunkStarted{})
 	}
 	return w
 }
@@ -139,7 +183,7 @@ func (e *Engine) computed(now int64, ev Computed) {
 			p.seq.prefill = now - p.seq.began
 		}
 		switch {
-		case p.seq.send != nil:
+		case p.seq.lends():
 			e.chunkSent(now, p, drawn, ev.Err)
 		case p.seq.finished:
 			e.release(p.seq) // it was aborted while the pass was out

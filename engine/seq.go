@@ -5,6 +5,7 @@ import (
 
 	"kvferry/kvcache"
 	"kvferry/transfer"
+	"kvferry/wire"
 )
 
 // state is the compute phase of a request. Whether a transfer is going on is another
@@ -37,13 +38,29 @@ type seq struct {
 	finished bool
 	send     *transfer.Send
 	recv     *transfer.Receive
+	offer    *transfer.Offer
+	pull     *transfer.Pull
 	stats    transfer.Stats
 	started  bool // the first pass over the prompt went out, at began
 	began    int64
 	prefill  int64  // how long the prompt's computing took
 	task     int    // of recv
 	epoch    uint64 // of recv
-	wake     int64  // the earliest timer that is set for it
+	// slot is the request's lease slot, or negative, and nonce what is in it now.
+	slot  int
+	nonce uint64
+	// arriving is how many of the prompt's tokens a handle can bring; local says that nothing
+	// arrives any more, and base where computing begins behind what is here.
+	arriving  int
+	reads     bool // the receiver that registered reads what we announce
+	local     bool
+	base      int
+	lease     wire.Lease // that we claim of holder
+	holder    wire.Life
+	claimed   bool  // it is in the set that is renewed
+	dismissed bool  // the holder was told that we do not want it
+	letGo     bool  // release it when its pull has ended
+	wake      int64 // the earliest timer that is set for it
 }
 
 func (s *seq) demand() kvcache.Demand {
@@ -52,14 +69,22 @@ func (s *seq) demand() kvcache.Demand {
 		d.Tokens += s.req.MaxTokens - 1 // the last token's KV is never stored
 	}
 	// What was received and then lost to others is computed here.
-	if s.receives() {
-		d.Arrives = len(s.req.Tokens)
-	}
+	d.Arrives = s.arrives()
 	return d
 }
 
-// receives says whether the prompt's KV is to come from a peer.
-func (s *seq) receives() bool { return s.req.Leg == DecodeLeg && len(s.output) == 0 }
+// arrives is how many of the prompt's tokens have their KV come from a peer.
+func (s *seq) arrives() int {
+	switch {
+	case s.local || len(s.output) > 0:
+		return 0
+	case s.req.Pull != nil:
+		return s.arriving
+	case s.req.Leg == DecodeLeg:
+		return len(s.req.Tokens)
+	}
+	return 0
+}
 
 // stored are the tokens whose KV a decoding request has: all but the last one drawn.
 func (s *seq) stored() []int32 {
@@ -76,7 +101,7 @@ func (s *seq) tables() []kvcache.BlockTable { return slices.Clone(s.hold.Tables)
 func (s *seq) chunk(n int) kvcache.Chunk {
 	return kvcache.Chunk{
 		Start: s.done, End: s.done + n,
-		First: s.done == s.hold.Cached, Last: s.done+n == len(s.fill),
+		First: s.done == s.base, Last: s.done+n == len(s.fill),
 	}
 }
 
@@ -87,6 +112,8 @@ func (s *seq) deadline() int64 {
 		return s.send.Deadline()
 	case s.recv != nil:
 		return s.recv.Deadline()
+	case s.pull != nil:
+		return s.pull.Deadline()
 	}
 	return transfer.Never
 }
