@@ -48,8 +48,11 @@ type fakeEngine struct {
 	readyStatus int
 	serve       http.HandlerFunc
 	calls       []call
-	polls       int
-	cancelled   int
+	// released are the handles that it was told to let go of, asked the questions how it is.
+	released  []call
+	asked     []call
+	polls     int
+	cancelled int
 	// vanished engines accept and never answer, as if their host were cut off.
 	vanished bool
 }
@@ -74,17 +77,28 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	vanished := f.vanished
 	f.mu.Unlock()
 	if vanished {
+		_, _ = io.Copy(io.Discard, r.Body) // or the server does not notice that the router leaves
 		hangs(w, r)
 		return
 	}
 	switch r.URL.Path {
+	case httpapi.PathRelease:
+		body, _ := io.ReadAll(r.Body)
+		f.mu.Lock()
+		f.released = append(f.released, call{path: r.Method, header: r.Header.Clone(), body: string(body)})
+		f.mu.Unlock()
+		w.WriteHeader(http.StatusNoContent)
 	case "/ready":
 		f.mu.Lock()
+		f.asked = append(f.asked, call{path: r.URL.Path, header: r.Header.Clone()})
 		body, status := f.ready, f.readyStatus
 		f.polls++
 		f.mu.Unlock()
 		httpapi.WriteJSON(w, status, body)
 	case "/debug/state":
+		f.mu.Lock()
+		f.asked = append(f.asked, call{path: r.URL.Path, header: r.Header.Clone()})
+		f.mu.Unlock()
 		_, _ = io.WriteString(w, f.state)
 	default:
 		f.complete(w, r)

@@ -34,7 +34,7 @@ func (r *Router) Run(ctx context.Context) {
 		wg.Go(func() { r.watch(ctx, e) })
 	}
 	wg.Wait()
-	r.releases.Wait()
+	r.endReleases()
 	r.client.CloseIdleConnections()
 }
 

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,13 +34,20 @@ func (r *Router) release(out router.Release) {
 	select {
 	case r.releaseSlots <- struct{}{}:
 	default:
-		r.released(out, fmt.Errorf("%d others are under way", maxReleases))
+		r.released(out, errors.New("the router tells as many as it may, or ends"))
 		return
 	}
-	r.releases.Go(func() {
+	go func() {
 		defer func() { <-r.releaseSlots }()
 		r.released(out, r.postRelease(out))
-	})
+	}()
+}
+
+// endReleases waits until all that is to be told was told, and lets nothing more begin.
+func (r *Router) endReleases() {
+	for range maxReleases {
+		r.releaseSlots <- struct{}{}
+	}
 }
 
 func (r *Router) postRelease(out router.Release) error {

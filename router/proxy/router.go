@@ -28,8 +28,7 @@ type Router struct {
 	// poke has a channel an engine; a word in it asks for a poll at once.
 	poke []chan struct{}
 
-	// releases are told in the background, each with a place in releaseSlots.
-	releases     sync.WaitGroup
+	// releaseSlots has a place for each engine that is told of a release in the background.
 	releaseSlots chan struct{}
 
 	mu     sync.Mutex

@@ -36,18 +36,23 @@ type world struct {
 // inWorld runs a test in a world of p prefill and d decode engines that are ready and polled.
 func inWorld(t *testing.T, p, d int, test func(t *testing.T, w *world)) {
 	t.Helper()
+	inWorldOf(t, Config{}, p, d, test)
+}
+
+// inWorldOf is inWorld with settings.
+func inWorldOf(t *testing.T, cfg Config, p, d int, test func(t *testing.T, w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, p, d)
+		w := newWorld(t, cfg, p, d)
 		w.settle()
 		test(t, w)
 	})
 }
 
-func newWorld(t *testing.T, p, d int) *world {
+func newWorld(t *testing.T, cfg Config, p, d int) *world {
 	w := &world{t: t, net: newMemNet(), hosts: map[string]*memHost{}, log: &logBuffer{}}
 	// net/http's server lets a connection that it closes linger for a while.
 	t.Cleanup(func() { <-time.After(time.Second) })
-	var cfg Config
 	for i := range p {
 		w.prefill = append(w.prefill, newFakeEngine("prefill", fmt.Sprintf("p%d:80", i)))
 		cfg.Prefill = append(cfg.Prefill, w.prefill[i].addr)
