@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"net/http"
 	"sync"
@@ -17,12 +18,15 @@ type exchange struct {
 	path    string
 	body    []byte
 	model   string
+	talk    router.Conversation
 	id      string
 	began   time.Time
 	attempt *router.Attempt
 	// pair is who was asked last.
 	pair   router.Pair
 	answer *answer
+	// turn is the handle that followed the decode engine's answer.
+	turn json.RawMessage
 	// local says that it has one of the places for requests that a decode engine has to itself.
 	local bool
 
@@ -144,6 +148,7 @@ func (x *exchange) end(out router.Output) {
 	switch out := out.(type) {
 	case router.Finish:
 		x.answer.finish(out.Timing)
+		x.r.remember(x.talk, x.pair.Decode, x.turn)
 	case router.Fail:
 		how = outcomeFailed
 		x.answer.fail(out.Err)

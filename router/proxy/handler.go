@@ -56,10 +56,14 @@ func (r *Router) complete(w http.ResponseWriter, req *http.Request, e endpoint) 
 	id := clientID(req.Header, attempt)
 	w.Header().Set(httpapi.HeaderRequestID, id)
 
-	body, model, err := r.admit(w, req, e)
-	var pair router.Pair
+	start := router.Start{ID: attempt}
+	body, asked, err := r.admit(w, req, e)
+	var talk router.Conversation
 	if err == nil {
-		pair, err = r.pick(model)
+		if r.turns != nil {
+			talk = router.ConversationOf(asked)
+		}
+		start.Pair, start.Turn, err = r.pick(asked.Model, talk)
 	}
 	if err != nil {
 		httpapi.WriteError(w, err)
@@ -68,32 +72,32 @@ func (r *Router) complete(w http.ResponseWriter, req *http.Request, e endpoint) 
 		return
 	}
 	x := &exchange{
-		r: r, req: req, path: e.path, body: body, model: model, id: id, began: began,
+		r: r, req: req, path: e.path, body: body, model: asked.Model, talk: talk, id: id, began: began,
 		answer: &answer{w: w, onFirst: func() { r.metrics.firstByte.Observe(time.Since(began).Seconds()) }},
 	}
-	x.run(router.Start{ID: attempt, Pair: pair})
+	x.run(start)
 }
 
 // admit reads and checks a client's body.
-func (r *Router) admit(w http.ResponseWriter, req *http.Request, e endpoint) (body []byte, model string, _ *openai.Error) {
+func (r *Router) admit(w http.ResponseWriter, req *http.Request, e endpoint) (body []byte, asked *openai.Request, _ *openai.Error) {
 	if r.draining.Load() {
-		return nil, "", openai.Overloaded(http.StatusServiceUnavailable, "the router is shutting down")
+		return nil, nil, openai.Overloaded(http.StatusServiceUnavailable, "the router is shutting down")
 	}
 	body, bad := httpapi.ReadBody(w, req)
 	if bad != nil {
-		return nil, "", bad
+		return nil, nil, bad
 	}
-	decoded, bad := e.decode(body)
+	asked, bad = e.decode(body)
 	if bad != nil {
-		return nil, "", bad
+		return nil, nil, bad
 	}
-	if decoded.Disagg != nil {
-		return nil, "", handoverGiven("disaggregated_params")
+	if asked.Disagg != nil {
+		return nil, nil, handoverGiven("disaggregated_params")
 	}
-	if decoded.KV != nil {
-		return nil, "", handoverGiven("kv_transfer_params")
+	if asked.KV != nil {
+		return nil, nil, handoverGiven("kv_transfer_params")
 	}
-	return body, decoded.Model, nil
+	return body, asked, nil
 }
 
 // handoverGiven refuses a hand-over from a client: whoever can name a request's blocks could

@@ -95,7 +95,11 @@ func (x *exchange) decode(ctx context.Context, start router.StartDecode, forward
 	case <-ctx.Done():
 		return
 	}
-	x.report(ctx, copied(start.Try, x.answer.copy(resp)))
+	err := x.answer.copy(resp)
+	if err == nil {
+		x.turn = json.RawMessage(resp.Trailer.Get(httpapi.TrailerTurn))
+	}
+	x.report(ctx, copied(start.Try, err))
 }
 
 // copied is how a decode leg ended whose answer was passed on until err.

@@ -166,9 +166,9 @@ func TestLargestBody(t *testing.T) {
 	body := `{"model":"kvferry-tiny","prompt":"`
 	body += strings.Repeat("x", httpapi.MaxBody-len(body)-2) + `"}`
 	req := httptest.NewRequest("POST", "/v1/completions", strings.NewReader(body))
-	got, model, bad := r.admit(httptest.NewRecorder(), req, endpoint{"/v1/completions", openai.DecodeCompletion})
-	if bad != nil || string(got) != body || model != "kvferry-tiny" {
-		t.Errorf("%d bytes: %d taken, model %q: %v", len(body), len(got), model, bad)
+	got, asked, bad := r.admit(httptest.NewRecorder(), req, endpoint{"/v1/completions", openai.DecodeCompletion})
+	if bad != nil || string(got) != body || asked.Model != "kvferry-tiny" {
+		t.Errorf("%d bytes: %d taken, %+v: %v", len(body), len(got), asked, bad)
 	}
 }
 

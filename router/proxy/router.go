@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"kvferry/openai"
+	"kvferry/openai/httpapi"
 	"kvferry/router"
 )
 
@@ -34,6 +36,8 @@ type Router struct {
 	mu     sync.Mutex
 	pool   *router.Pool // guarded by mu
 	locals int          // guarded by mu; requests that decode engines have to themselves
+	// turns is nil if none are remembered; what it has is guarded by mu.
+	turns *router.Turns
 }
 
 // dialFunc opens a connection to an engine.
@@ -67,6 +71,9 @@ func newRouter(cfg Config, dial dialFunc) (*Router, error) {
 
 		releaseSlots: make(chan struct{}, maxReleases),
 	}
+	if cfg.ScheduleStyle == router.ContextFirst && cfg.Turns > 0 {
+		r.turns = router.NewTurns(cfg.Turns)
+	}
 	for _, e := range r.pool.Engines() {
 		r.metrics.engine(e)
 		r.poke = append(r.poke, make(chan struct{}, 1))
@@ -85,6 +92,8 @@ func newClient(dial dialFunc, keep bool) *http.Client {
 			MaxIdleConns:        1024,
 			MaxIdleConnsPerHost: 256,
 			IdleConnTimeout:     90 * time.Second,
+			// A trailer is read only if it fits.
+			ReadBufferSize:      httpapi.MaxTurn + 16<<10,
 			TLSHandshakeTimeout: dialTimeout,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -105,12 +114,30 @@ func (r *Router) engines() []router.Engine {
 	return r.pool.Engines()
 }
 
-func (r *Router) pick(model string) (router.Pair, *openai.Error) {
+// pick chooses a request's pair, and gives the handle of the conversation's last turn if its
+// holder may still have it.
+func (r *Router) pick(model string, talk router.Conversation) (router.Pair, json.RawMessage, *openai.Error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pool.Pick(router.Choice{
-		Model: model, Near: -1, Alone: r.cfg.PrefillFailurePolicy == router.PolicyLocal,
-	})
+	c := router.Choice{Model: model, Near: -1, Alone: r.cfg.PrefillFailurePolicy == router.PolicyLocal}
+	var handle json.RawMessage
+	if r.turns != nil {
+		if turn, ok := r.turns.Take(talk); ok && r.pool.Lives(turn.Decode, turn.Life) {
+			c.Near, handle = turn.Decode, turn.Handle
+		}
+	}
+	pair, err := r.pool.Pick(c)
+	return pair, handle, err
+}
+
+// remember keeps the handle of a turn that ended. What is no object, or is not given, is none.
+func (r *Router) remember(talk router.Conversation, e router.Engine, handle json.RawMessage) {
+	if r.turns == nil || len(handle) == 0 || len(handle) > httpapi.MaxTurn || handle[0] != '{' || !json.Valid(handle) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turns.Put(talk, router.Turn{Decode: e.Index, Life: e.Report.Life, Handle: handle})
 }
 
 func (r *Router) ready() bool {
