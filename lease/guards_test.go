@@ -261,3 +261,32 @@ func TestAddDoesNotOverflow(t *testing.T) {
 		}
 	}
 }
+
+// TestCompleteByID: a completion that names no nonce counts if it is the claim's that holds the
+// request, whatever the slot's nonce is, and no other's.
+//
+// req: LEASE-16
+func TestCompleteByID(t *testing.T) {
+	table, d := NewTable(60), wire.Life{2}
+	l := wire.Lease{Request: "a", Attempt: 2}
+	table.Open("a")
+	table.SetNonce("a", 5)
+	table.Renew(0, d, claims1(l))
+	for _, c := range []struct {
+		from wire.Life
+		l    wire.Lease
+		want error
+	}{
+		{wire.Life{3}, l, ErrNonce},
+		{d, wire.Lease{Request: "a", Attempt: 3}, ErrNonce},
+		{d, wire.Lease{Request: "a", Nonce: 6, Attempt: 2}, ErrNonce},
+		{d, l, nil},
+	} {
+		if err := table.Complete(c.from, &wire.Complete{Lease: c.l}); err != c.want {
+			t.Errorf("%+v of %v: %v, want %v", c.l, c.from, err, c.want)
+		}
+	}
+	if _, ok := table.Claimed("a"); ok {
+		t.Error("it is claimed after its completion")
+	}
+}

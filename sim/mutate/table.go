@@ -62,8 +62,14 @@ func (o options) table(mutants []mutant, reasons map[string]string) string {
 	fmt.Fprintf(&b, "# Mutations of package %s\n\n", o.pkg)
 	fmt.Fprintf(&b, "Written by `go run ./sim/mutate %s`. Each guard of the package (the condition of every `if`, every case\n", o.pkg)
 	b.WriteString("of a `switch` without a value) is inverted, removed, and stripped of each operand of its `&&` and `||`, one\n")
-	fmt.Fprintf(&b, "change at a time. A change is caught if the package's own tests fail, or else %d of the engines' random cases\n", o.cases)
-	fmt.Fprintf(&b, "(`TestFerry`), or else %d seeds of the simulator.\n\n", o.seeds)
+	b.WriteString("change at a time. A change is caught if the package's own tests fail")
+	if o.cases > 0 {
+		fmt.Fprintf(&b, ", or else %d of the engines' random cases\n(`TestFerry`)", o.cases)
+	}
+	if o.seeds > 0 {
+		fmt.Fprintf(&b, ", or else %d seeds of the simulator", o.seeds)
+	}
+	b.WriteString(".\n\n")
 	all := total.caught() + total[survived]
 	fmt.Fprintf(&b, "**%d of %d changes are caught: %.1f %%.** %d more do not compile.\n\n",
 		total.caught(), all, 100*float64(total.caught())/float64(all), total[notViable])
