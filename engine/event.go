@@ -188,6 +188,9 @@ type Finish struct {
 	// Handle is how another engine can read the request's KV, if it is held for one. Life and
 	// Addr are the shell's to fill in.
 	Handle *Handle
+	// First is the token that a prompt which is held for another engine ends in; that one draws
+	// it again.
+	First *Sampled
 }
 
 // Record is something worth remembering about a request.

@@ -57,7 +57,7 @@ func (e *Engine) stepOffer(now int64, s *seq, ev transfer.OfferEvent) {
 			e.pools.Commit(s.hold, s.req.Tokens)
 		case transfer.Offered:
 			e.lend.leases.Grant(now, s.req.ID)
-			e.finishWith(s, Finish{Handle: e.handleOf(s, o.Tables)})
+			e.finishWith(s, Finish{Handle: e.handleOf(s, o.Tables), First: firstOf(o.Aux)})
 		case transfer.Failed:
 			e.finish(s, "", o.Err)
 			e.leave(s)
@@ -71,6 +71,13 @@ func (e *Engine) stepOffer(now int64, s *seq, ev transfer.OfferEvent) {
 			panic(fmt.Sprintf("engine: an offer gave %T", o))
 		}
 	}
+}
+
+func firstOf(a *wire.Aux) *Sampled {
+	if a == nil {
+		return nil // the prompt was computed anew after a preemption
+	}
+	return &Sampled{TokenLogprob: a.First, Top: a.Top}
 }
 
 // handleOf is what a reader needs of a prompt that is computed.

@@ -360,6 +360,12 @@ func (s *seq) pulledTo() int {
 	return s.arriving
 }
 
+// Two of the words for why a load failed, which say that a turn was of no use.
+const (
+	ReasonOtherPrompt = "other prompt"
+	ReasonExpired     = "expired"
+)
+
 // loadReason is a word for why a load failed, as a metric's label.
 func loadReason(err error) string {
 	var v *transfer.VerifyError
@@ -369,11 +375,11 @@ func loadReason(err error) string {
 	case errors.Is(err, ErrEarlierLife):
 		return "earlier life"
 	case errors.Is(err, ErrOtherPrompt):
-		return "other prompt"
+		return ReasonOtherPrompt
 	case errors.Is(err, ErrNoHashes):
 		return "fields missing"
 	case errors.Is(err, ErrTurnOver):
-		return "expired"
+		return ReasonExpired
 	case errors.Is(err, ErrLeaseRefused):
 		return "refused"
 	case errors.Is(err, transfer.ErrPeerLost):

@@ -12,7 +12,10 @@ import (
 // answer sends what the engine makes of a request, until it ends or the client leaves. The
 // status is decided by the first thing that comes: a token, or the end.
 func (e *Engine) answer(w http.ResponseWriter, r *http.Request, req *openai.Request, er engine.Request, a *answer) {
-	s := &sender{e: e, w: w, req: req, model: e.run.Model().Name, leg: er.Leg}
+	s := &sender{e: e, w: w, req: req, model: e.run.Model().Name, leg: er.Leg, host: r.Host}
+	if er.Leg == engine.DecodeLeg && er.Pull != nil {
+		w.Header().Set("Trailer", httpapi.TrailerTurn)
+	}
 	s.enc = openai.NewEncoder(req, answerID(req, er.ID), time.Now().Unix(), s.model)
 	for {
 		select {
@@ -51,6 +54,7 @@ type sender struct {
 	enc    *openai.Encoder
 	model  string
 	leg    engine.Leg
+	host   string // by which the router reached us
 	text   openai.TextBuffer
 	whole  openai.Piece // of an answer that is not streamed
 	begun  bool         // the stream's headers are out
@@ -104,9 +108,16 @@ func (s *sender) finish(f engine.Finish) {
 		s.fail(failure(f.Err, promptParam(s.req)))
 		return
 	}
-	if s.leg == engine.PrefillLeg {
+	switch {
+	case s.leg == engine.PrefillLeg && f.Handle != nil:
+		s.handle(f)
+		return
+	case s.leg == engine.PrefillLeg:
 		httpapi.WriteJSON(s.w, http.StatusOK, prefillReply(f))
 		return
+	case f.Handle != nil:
+		// A trailer: it is sent after the answer.
+		defer func() { s.w.Header().Set(httpapi.TrailerTurn, s.e.turnTrailer(f.Handle, s.host)) }()
 	}
 	s.piece(s.text.Push(f.Text)+s.text.Flush(), true)
 	usage := openai.NewUsage(f.Prompt, f.Completion, f.Cached)
@@ -122,6 +133,25 @@ func (s *sender) finish(f engine.Finish) {
 	}
 	_ = openai.WriteDone(s.w)
 	_ = http.NewResponseController(s.w).Flush()
+}
+
+// handle answers a prefill leg whose KV is held: one token, as engines of this kind do, and the
+// handle.
+func (s *sender) handle(f engine.Finish) {
+	kv, err := s.e.giveHandle(f.Handle, s.host)
+	if err != nil {
+		s.fail(openai.Internal("%s", err))
+		return
+	}
+	var p openai.Piece
+	if f.First != nil {
+		p.Text = s.text.Push(s.e.run.Tokenizer().Bytes(f.First.Token)) + s.text.Flush()
+		if s.req.Logprobs {
+			p.Tokens = []openai.TokenLogprob{s.logprob(*f.First)}
+		}
+	}
+	s.w.Header().Set("Content-Type", "application/json")
+	_, _ = s.w.Write(s.enc.FullKV(p, openai.FinishReason(engine.FinishLength), openai.NewUsage(f.Prompt, 1, f.Cached), kv))
 }
 
 // fail answers with a status if none is out yet, and with an event in the stream otherwise.

@@ -30,11 +30,16 @@ func (e *Engine) complete(w http.ResponseWriter, r *http.Request, decode decoder
 		httpapi.WriteError(w, fail)
 		return
 	}
+	if (req.Disagg != nil || req.KV != nil) && !e.trusts(r) {
+		httpapi.WriteError(w, untrusted())
+		return
+	}
 	er, fail := e.request(req)
 	if fail != nil {
 		httpapi.WriteError(w, fail)
 		return
 	}
+	er.Attempt = attempt(r.Header)
 	if id := r.Header.Get(httpapi.HeaderRequestID); id != "" {
 		w.Header().Set(httpapi.HeaderRequestID, id)
 	}
@@ -69,6 +74,11 @@ func (e *Engine) request(req *openai.Request) (engine.Request, *openai.Error) {
 		r.Leg = engine.PrefillLeg
 		if d.RequestType == openai.GenerationOnly {
 			r.Leg = engine.DecodeLeg
+		}
+	}
+	if req.KV != nil {
+		if fail := e.handOver(&r, req.KV); fail != nil {
+			return engine.Request{}, fail
 		}
 	}
 	return r, nil

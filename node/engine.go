@@ -3,10 +3,12 @@ package node
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +30,7 @@ type Engine struct {
 	run      runner.Runner
 	pools    []*memory.Memory // by rank and layer group; nil where a rank holds nothing
 	memory   [][]byte         // of pools
+	slots    *slots
 	agent    agent.Agent
 	loop     *loop
 	metrics  *telemetry.Engine
@@ -67,6 +70,9 @@ func StartEngine(cfg EngineConfig) (e *Engine, err error) {
 		return e, err
 	}
 	pools := e.describePools(blocks)
+	if err := e.mapSlots(blocks); err != nil {
+		return e, err
+	}
 	if err := e.startAgent(pools); err != nil {
 		return e, err
 	}
@@ -117,6 +123,35 @@ func (e *Engine) describePools(blocks []int) []wire.Pool {
 	return pools
 }
 
+// mapSlots maps the lease slots: as many as there are requests that could hold blocks, if nothing
+// else is said (LEASE-19). An aggregated engine lends to nobody.
+func (e *Engine) mapSlots(blocks []int) (err error) {
+	if e.cfg.Role == engine.Aggregated {
+		return nil
+	}
+	n := e.cfg.LeaseSlots
+	if n == 0 {
+		n = slices.Max(blocks) + e.cfg.MaxSeqs
+	}
+	e.slots, err = newSlots(e.cfg.parallel().Ranks(), n)
+	return err
+}
+
+// registerSlots makes the lease slots readable. Without verification an engine goes on without
+// them (LEASE-18).
+func (e *Engine) registerSlots() error {
+	err := e.slots.register(e.agent)
+	switch {
+	case err == nil:
+		return nil
+	case e.cfg.LeaseVerification:
+		return fmt.Errorf("kv_lease_verification: the lease slots cannot be registered: %w", err)
+	}
+	e.cfg.Log.Warn("lease slots cannot be registered; nobody will be able to verify what it reads here", "err", err)
+	e.slots.count = 0
+	return nil
+}
+
 // startAgent registers the pools and begins to accept peers. An aggregated engine has no agent.
 func (e *Engine) startAgent(pools []wire.Pool) error {
 	if e.cfg.Role == engine.Aggregated {
@@ -136,11 +171,15 @@ func (e *Engine) startAgent(pools []wire.Pool) error {
 		}
 		pools[i].Region = uint32(region)
 	}
+	if err := e.registerSlots(); err != nil {
+		return err
+	}
 	return e.agent.Start(wire.Hello{
 		Life: e.life, Role: e.cfg.Role.String(), Identity: identity(e.run),
 		Geometry: wire.Geometry{
 			TensorParallel: uint16(e.cfg.TensorParallel), PipelineParallel: uint16(e.cfg.PipelineParallel), Pools: pools,
 		},
+		Slots: e.slots.describe(int64(e.cfg.LeaseDuration)),
 	})
 }
 
@@ -176,8 +215,12 @@ func (e *Engine) startLoop(blocks []int, pools []wire.Pool) error {
 		MaxSeqs:  e.cfg.MaxSeqs, MaxWaiting: e.cfg.MaxWaiting,
 		Chunked: e.cfg.ChunkedPrefill, ChunkTokens: e.cfg.ChunkTokens, Pipelined: e.cfg.Pipelined,
 		Timeout: int64(e.cfg.TransferTimeout), Context: model.Context, Ends: model.Ends,
-		Text:    e.run.Tokenizer().Bytes,
-		Fencing: e.agent == nil || e.agent.Capabilities().Fencing,
+		Text:          e.run.Tokenizer().Bytes,
+		Fencing:       e.agent == nil || e.agent.Capabilities().Fencing,
+		ReadOnly:      e.agent != nil && !e.agent.Capabilities().OneSidedWrite,
+		LeaseDuration: int64(e.cfg.LeaseDuration), Slots: e.slotCount(), Draw: randomBits,
+		VerifyLeases: e.cfg.LeaseVerification, Recompute: e.cfg.LoadFailurePolicy == RecomputePolicy,
+		RecomputeThreshold: e.cfg.RecomputeThreshold, TurnTTL: int64(e.cfg.TurnTTL),
 	})
 	if err != nil {
 		return err
@@ -185,6 +228,7 @@ func (e *Engine) startLoop(blocks []int, pools []wire.Pool) error {
 	e.metrics = telemetry.NewEngine(e.cfg.Role.String(), e.gauges)
 	e.loop = &loop{
 		machine: machine, run: e.run, agent: e.agent, lists: lists,
+		slots: e.slots, reads: map[uint64]*reading{},
 		metrics: e.metrics, observe: e.cfg.Observe, log: e.cfg.Log, began: time.Now(),
 		commands: make(chan func(int64)), passes: make(chan engine.Compute, 1),
 		results: make(chan engine.Computed), answers: map[string]*answer{}, stopped: make(chan struct{}),
@@ -203,7 +247,22 @@ func (e *Engine) gauges() telemetry.Gauges {
 	return telemetry.Gauges{
 		Blocks: c.Blocks, Free: c.Free, Running: c.Running, Waiting: c.Waiting,
 		Send: c.Send, Receive: c.Receive, Parked: c.Parked, Peers: peers,
+		Leases: c.Leases, Turns: c.Turns,
 	}
+}
+
+func (e *Engine) slotCount() int {
+	if e.slots == nil {
+		return 0
+	}
+	return e.slots.count
+}
+
+// randomBits are for nonces.
+func randomBits() uint64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
 }
 
 // Addr is the HTTP address.
@@ -246,6 +305,7 @@ func (e *Engine) Stop(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		e.active.Wait()
+		e.awaitReaders(ctx)
 		close(done)
 	}()
 	select {
@@ -255,6 +315,27 @@ func (e *Engine) Stop(ctx context.Context) {
 	}
 	e.close(ctx)
 }
+
+// awaitReaders waits until what was computed here for other engines is read, or given up: its
+// requests were answered with handles.
+func (e *Engine) awaitReaders(ctx context.Context) {
+	tick := time.NewTicker(drainPoll)
+	defer tick.Stop()
+	for {
+		c, err := e.Counts()
+		if err != nil || c.Offers == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// drainPoll is how often an engine that drains looks for readers.
+const drainPoll = 20 * time.Millisecond
 
 // close ends what was started, the last first. Memory is unmapped only when nobody can touch
 // it any more.
@@ -279,6 +360,9 @@ func (e *Engine) close(ctx context.Context) {
 	}
 	if e.run != nil {
 		e.run.Close()
+	}
+	if e.slots != nil {
+		e.slots.close()
 	}
 	for _, m := range e.pools {
 		if m != nil {

@@ -18,6 +18,7 @@ func (e *Engine) handler() http.Handler {
 	mux.HandleFunc("/v1/completions", post(openai.DecodeCompletion))
 	mux.HandleFunc("/v1/chat/completions", post(openai.DecodeChat))
 	mux.HandleFunc("/v1/models", get(e.models))
+	mux.HandleFunc("/v1/leases/release", httpapi.Only(http.MethodPost, e.releaseLease))
 	mux.HandleFunc("/health", get(func(w http.ResponseWriter, _ *http.Request) {
 		httpapi.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	}))
@@ -73,6 +74,7 @@ type State struct {
 	Requests RequestState  `json:"requests"`
 	Sessions SessionsState `json:"sessions"`
 	Leases   int           `json:"leases"`
+	Turns    TurnState     `json:"turns"`
 	Parked   int           `json:"parked"`
 	Peers    int           `json:"peers"`
 }
@@ -81,6 +83,13 @@ type State struct {
 type PoolState struct {
 	Total int `json:"total"`
 	Free  int `json:"free"`
+}
+
+// TurnState counts the finished answers that are kept for a next turn, and the blocks that they
+// hold, which whoever needs them takes.
+type TurnState struct {
+	Count  int `json:"count"`
+	Blocks int `json:"blocks"`
 }
 
 // RequestState counts requests.
@@ -93,6 +102,7 @@ type RequestState struct {
 type SessionsState struct {
 	Send    int `json:"send"`
 	Receive int `json:"receive"`
+	Offer   int `json:"offer"`
 	Pull    int `json:"pull"`
 }
 
@@ -106,7 +116,8 @@ func (e *Engine) state(w http.ResponseWriter, _ *http.Request) {
 		Role: e.cfg.Role.String(), PID: os.Getpid(), Life: e.life.String(),
 		Pool:     PoolState{Total: c.Blocks, Free: c.Free},
 		Requests: RequestState{Running: c.Running, Waiting: c.Waiting},
-		Sessions: SessionsState{Send: c.Send, Receive: c.Receive},
-		Parked:   c.Parked, Peers: peers,
+		Sessions: SessionsState{Send: c.Send, Receive: c.Receive, Offer: c.Offers, Pull: c.Pull},
+		Leases:   c.Leases, Turns: TurnState{Count: c.Turns, Blocks: c.TurnBlocks},
+		Parked: c.Parked, Peers: peers,
 	})
 }

@@ -40,16 +40,21 @@ func (p ranks) desc(rank, group int, block kvcache.BlockID, offset, length int) 
 
 // peerLists is what one peer's geometry makes of ours.
 type peerLists struct {
-	out []rankLists // what each rank of ours writes into it
-	in  *transfer.Mapping
+	out         []*rankLists // what each rank of ours writes into it
+	in          *transfer.Mapping
+	reads       []*rankLists // what each rank of it can be read into ours
+	theirs      ranks
+	theirBlocks []int
+	theirSlots  wire.Slots
+	slots       []agent.List // of each rank of it
 }
 
-// rankLists are a rank's descriptors and the peer's beside them: of each group the pieces of
-// each block, from first on.
+// rankLists are a rank's descriptors and those of the other side beside them: of each group the
+// pieces of each block, from first on.
 type rankLists struct {
-	local, remote           agent.List
-	localFirst, remoteFirst []int32
-	pieces                  []int32
+	src, dst           agent.List
+	srcFirst, dstFirst []int32
+	pieces             []int32
 }
 
 func newLists(l kvcache.Layout, p kvcache.Parallel, pools []wire.Pool, memory [][]byte) *lists {
@@ -78,9 +83,15 @@ func (l *lists) peerUp(h wire.Hello) (kvcache.Parallel, []int, error) {
 	if err != nil {
 		return theirs, nil, fmt.Errorf("geometry: %w", err)
 	}
-	p := &peerLists{in: in}
+	if h.Slots.Count > maxPoolBlocks {
+		return theirs, nil, fmt.Errorf("geometry: %d lease slots", h.Slots.Count)
+	}
+	p := &peerLists{
+		in: in, reads: make([]*rankLists, in.Writers()), slots: make([]agent.List, in.Writers()),
+		theirs: ranks{h.Geometry.Pools, len(l.layout.Groups)}, theirBlocks: blocks, theirSlots: h.Slots,
+	}
 	for w := range out.Writers() {
-		p.out = append(p.out, l.list(out, w, ranks{h.Geometry.Pools, len(l.layout.Groups)}, blocks))
+		p.out = append(p.out, l.list(out, w, l.pools, l.blocks(), p.theirs, blocks))
 	}
 	l.peers[h.Life] = p
 	return theirs, blocks, nil
@@ -117,25 +128,25 @@ func (l *lists) check(theirs kvcache.Parallel, pools []wire.Pool) ([]int, error)
 	return blocks, nil
 }
 
-// list makes the descriptors of what our rank writer writes into a peer.
-func (l *lists) list(m *transfer.Mapping, writer int, remote ranks, remoteBlocks []int) rankLists {
-	var r rankLists
+// list makes the descriptors of what rank writer of one side has for the other.
+func (l *lists) list(m *transfer.Mapping, writer int, from ranks, fromBlocks []int, to ranks, toBlocks []int) *rankLists {
+	r := &rankLists{}
 	for g := range l.layout.Groups {
 		pieces := m.Pieces(writer, g)
 		r.pieces = append(r.pieces, int32(len(pieces)))
-		r.localFirst = append(r.localFirst, int32(len(r.local)))
-		r.remoteFirst = append(r.remoteFirst, int32(len(r.remote)))
+		r.srcFirst = append(r.srcFirst, int32(len(r.src)))
+		r.dstFirst = append(r.dstFirst, int32(len(r.dst)))
 		if len(pieces) == 0 {
 			continue
 		}
-		for b := range l.pools.at(writer, g).Blocks {
+		for b := range fromBlocks[g] {
 			for _, p := range pieces {
-				r.local = append(r.local, l.pools.desc(writer, g, kvcache.BlockID(b), p.Src, p.Len))
+				r.src = append(r.src, from.desc(writer, g, kvcache.BlockID(b), p.Src, p.Len))
 			}
 		}
-		for b := range remoteBlocks[g] {
+		for b := range toBlocks[g] {
 			for _, p := range pieces {
-				r.remote = append(r.remote, remote.desc(p.DstRank, g, kvcache.BlockID(b), p.Dst, p.Len))
+				r.dst = append(r.dst, to.desc(p.DstRank, g, kvcache.BlockID(b), p.Dst, p.Len))
 			}
 		}
 	}
@@ -153,17 +164,17 @@ func (l *lists) transfer(c engine.Copy) agent.Transfer {
 		return t // the peer is gone, and the agent will say so
 	}
 	r := p.out[c.Writer]
-	t.Local, t.Remote = r.local, r.remote
+	t.Local, t.Remote = r.src, r.dst
 	var sum uint32
 	for _, g := range c.Groups {
 		n := r.pieces[g.Group]
 		for i := range g.Src {
 			for k := range n {
-				at := r.localFirst[g.Group] + int32(g.Src[i])*n + k
+				at := r.srcFirst[g.Group] + int32(g.Src[i])*n + k
 				t.LocalIdx = append(t.LocalIdx, at)
-				t.RemoteIdx = append(t.RemoteIdx, r.remoteFirst[g.Group]+int32(g.Dst[i])*n+k)
+				t.RemoteIdx = append(t.RemoteIdx, r.dstFirst[g.Group]+int32(g.Dst[i])*n+k)
 				if c.Checksum {
-					sum = crc32.Update(sum, castagnoli, l.bytes(c.Writer, g.Group, r.local[at]))
+					sum = crc32.Update(sum, castagnoli, l.bytes(c.Writer, g.Group, r.src[at]))
 				}
 			}
 		}

@@ -25,6 +25,8 @@ type loop struct {
 	run     runner.Runner
 	agent   agent.Agent // nil in an aggregated engine
 	lists   *lists
+	slots   *slots
+	reads   map[uint64]*reading // pulls' reads that are out
 	metrics *telemetry.Engine
 	observe func(engine.Record)
 	log     *slog.Logger
@@ -119,6 +121,14 @@ func (l *loop) abort(id string, cause error) {
 	})
 }
 
+// forget gives up a lease.
+func (l *loop) forget(id string, nonce uint64) {
+	_ = l.do(func(now int64) error {
+		l.machine.Step(now, engine.Forget{Request: id, Nonce: nonce})
+		return nil
+	})
+}
+
 // counts tells what the engine holds.
 func (l *loop) counts() (c engine.Counts, peers int, err error) {
 	err = l.do(func(int64) error {
@@ -154,6 +164,15 @@ func (l *loop) perform(now int64, o engine.Output) {
 		l.agent.Connect(o.Addr)
 	case engine.Copy:
 		l.agent.Write(l.lists.transfer(o))
+	case engine.SetSlot:
+		l.slots.set(o.Slot, o.Value)
+	case engine.Read:
+		l.read(now, o)
+	case engine.ReadSlots:
+		l.slots.waiting = append(l.slots.waiting, o)
+		l.readSlots()
+	case engine.Noted:
+		l.noted(o)
 	case engine.Verify:
 		l.machine.Step(now, engine.Verified{Epoch: o.Epoch, Slice: o.Slice, Writer: o.Writer, Sum: l.lists.verify(o)})
 	case transfer.Notify:
@@ -224,14 +243,17 @@ func (l *loop) agentEvent(now int64, ev agent.Event) {
 			l.machine.Step(now, engine.ConnectFailed{Addr: ev.Addr, Err: err})
 			return
 		}
-		l.machine.Step(now, engine.PeerUp{Addr: ev.Addr, Peer: ev.Hello.Life, PoolBlocks: blocks, Parallel: parallel})
+		l.machine.Step(now, engine.PeerUp{
+			Addr: ev.Addr, Peer: ev.Hello.Life, PoolBlocks: blocks, Parallel: parallel,
+			Slots: int(ev.Hello.Slots.Count), LeaseDuration: ev.Hello.Slots.Duration,
+		})
 	case agent.ConnectFailed:
 		l.machine.Step(now, engine.ConnectFailed{Addr: ev.Addr, Err: ev.Err})
 	case agent.PeerLost:
 		l.lists.peerLost(ev.Peer)
 		l.machine.Step(now, engine.PeerLost{Peer: ev.Peer, Err: ev.Err})
 	case agent.Done:
-		l.machine.Step(now, engine.CopyDone{ID: ev.ID, Err: ev.Err})
+		l.done(now, ev)
 	case agent.Revoked:
 		l.machine.Step(now, engine.EpochRevoked{Epoch: ev.Epoch})
 	case agent.Notice:

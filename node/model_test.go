@@ -22,6 +22,7 @@ func TestBadModel(t *testing.T) {
 		"emulated:test@4xtoytoy": "device",
 	} {
 		cfg := DefaultEngineConfig()
+		cfg.TrustNetwork = true
 		cfg.Model = model
 		e, err := StartEngine(cfg)
 		if e != nil || err == nil || !strings.Contains(err.Error(), want) {

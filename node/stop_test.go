@@ -12,6 +12,7 @@ import (
 func TestStopWhileAsked(t *testing.T) {
 	for range 20 {
 		cfg := DefaultEngineConfig()
+		cfg.TrustNetwork = true
 		cfg.Model = "emulated:test"
 		e, err := StartEngine(cfg)
 		if err != nil {

@@ -17,7 +17,9 @@ type damaging struct {
 }
 
 func (d *damaging) Register(mem []byte) (agent.Region, error) {
-	d.mem = mem
+	if d.mem == nil {
+		d.mem = mem // the pool; lease slots come after it
+	}
 	return d.Agent.Register(mem)
 }
 
@@ -35,6 +37,7 @@ func (d *damaging) Write(t agent.Transfer) {
 // case: 09
 func TestWrongKV(t *testing.T) {
 	cfg := DefaultEngineConfig()
+	cfg.TrustNetwork = true
 	cfg.Model = "emulated:test"
 	start := func(cfg EngineConfig) *Engine {
 		e, err := StartEngine(cfg)

@@ -14,6 +14,7 @@ const (
 	TypeRateLimit      = "rate_limit_error"
 	TypeServer         = "server_error"
 	TypeUpstream       = "upstream_error"
+	TypePermission     = "permission_error"
 )
 
 // The values of an error body's code that this package sets.
@@ -120,6 +121,11 @@ func Upstream(status int, format string, args ...any) *Error {
 		e.Status, e.Code = 504, CodeUpstreamTime
 	}
 	return e
+}
+
+// Forbidden is a 403: who asks may not.
+func Forbidden(format string, args ...any) *Error {
+	return &Error{Status: 403, Type: TypePermission, Message: fmt.Sprintf(format, args...)}
 }
 
 // Internal is a 500: a fault of ours.
