@@ -335,13 +335,20 @@ func TestToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorldOf(t, Config{Config: pull, Token: token}, 1, 1, func(t *testing.T, w *world) {
 				w.prefill[0].serve = hands(0, theHandle)
-				w.decode[0].serve = func(rw http.ResponseWriter, r *http.Request) {
-					rw.Header().Set("X-Kvferry-Token", r.Header.Get("X-Kvferry-Token"))
-					fails(0, 500, "x")(rw, r)
-				}
+				w.decode[0].serve = fails(0, 500, "x")
 				req := w.request(t.Context(), "POST", "/v1/completions", greeting)
 				req.Header.Set("X-Kvferry-Token", "a client's")
 				a := w.do(req)
+				if a.status != 502 {
+					t.Errorf("status %d", a.status)
+				}
+				w.decode[0].set(func() {
+					w.decode[0].serve = func(rw http.ResponseWriter, r *http.Request) {
+						rw.Header().Set("X-Kvferry-Token", r.Header.Get("X-Kvferry-Token"))
+						decodeJSON("{}")(rw, r)
+					}
+				})
+				a = w.post(greeting)
 				w.get("/debug/state")
 				w.settle()
 				all := 0
@@ -358,7 +365,7 @@ func TestToken(t *testing.T) {
 				if len(w.letGo(w.prefill[0])) != 1 || all < 7 {
 					t.Errorf("%d calls in all", all)
 				}
-				if a.header.Get("X-Kvferry-Token") != "" {
+				if a.status != 200 || a.header.Get("X-Kvferry-Token") != "" {
 					t.Errorf("the client got the token")
 				}
 				if strings.Contains(w.log.String(), "s3cret") {
