@@ -29,6 +29,18 @@ const (
 // statusGone is what a request counts as whose client did not wait for a status.
 const statusGone = 499
 
+// How a release ended, as the metrics name it.
+const (
+	releaseOK     = "ok"
+	releaseFailed = "failed"
+)
+
+// whys are the reasons for which a request can fail with a leg.
+var whys = map[router.Role][]router.Why{
+	router.Prefill: {router.WhyRefused, router.WhyPolicy, router.WhyTries, router.WhyNoEngine, router.WhyLocalCap},
+	router.Decode:  {router.WhyRefused, router.WhyTries, router.WhyNoEngine, router.WhyPrefill, router.WhyLocal},
+}
+
 // metrics are the router's own, on a registry of its own so that two routers in a process do
 // not meet.
 type metrics struct {
@@ -89,6 +101,13 @@ func newMetrics() *metrics {
 	for _, role := range []router.Role{router.Prefill, router.Decode} {
 		m.legFailures.WithLabelValues(role.String())
 	}
+	for leg, reasons := range whys {
+		for _, why := range reasons {
+			m.givenUp.WithLabelValues(leg.String(), string(why))
+		}
+	}
+	m.releases.WithLabelValues(releaseOK)
+	m.releases.WithLabelValues(releaseFailed)
 	m.retries.WithLabelValues(router.Prefill.String(), router.PolicyOther)
 	m.retries.WithLabelValues(router.Prefill.String(), router.PolicyLocal)
 	m.retries.WithLabelValues(router.Decode.String(), router.SameHandle)

@@ -72,9 +72,9 @@ func (r *Router) postRelease(out router.Release) error {
 }
 
 func (r *Router) released(out router.Release, err error) {
-	how := "ok"
+	how := releaseOK
 	if err != nil {
-		how = "failed"
+		how = releaseFailed
 		r.log.Warn("held KV is not released", "url", out.Engine.URL, "why", err)
 	}
 	r.metrics.releases.WithLabelValues(how).Inc()
