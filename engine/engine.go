@@ -51,6 +51,8 @@ type Config struct {
 	VerifyLeases, Recompute bool
 	// RecomputeThreshold: fewer tokens than this are computed and not read.
 	RecomputeThreshold int
+	// Life is our own, by which we know our turns.
+	Life wire.Life
 	// TurnTTL is decoder_kv_blocks_ttl in nanoseconds; 0 keeps no turns.
 	TurnTTL int64
 	// ReadOnly: the agent cannot be written to, so a decode engine reads what its prefill engine
@@ -155,7 +157,7 @@ func New(cfg Config) (*Engine, error) {
 		recv:   receiveSide{},
 		lend:   lendSide{leases: lease.NewTable(cfg.LeaseDuration), slots: lease.NewSlots(cfg.Slots, cfg.Draw)},
 		pull:   newPullSide(),
-		turns:  turns{byKey: map[kvcache.Key]*turn{}, clocks: map[wire.Life]*lease.Offset{}},
+		turns:  turns{byNonce: map[uint64]*turn{}, clocks: map[wire.Life]*lease.Offset{}},
 	}, nil
 }
 

@@ -29,8 +29,16 @@ type Handle struct {
 	// clock, if nothing needs the room; it is not renewed, and reading does not end it (LEASE-20).
 	Turn   bool
 	Expiry int64
+	// Before is the turn that the request went on from: a reader that holds it needs it no longer.
+	Before TurnRef
 	// Cached is how many of the tokens the holder did not compute for this request.
 	Cached int
+}
+
+// TurnRef names a kept turn: the life that keeps it and the nonce in its slot.
+type TurnRef struct {
+	Life  wire.Life
+	Nonce uint64
 }
 
 // The causes for which a handle is refused before anything is read.

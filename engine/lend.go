@@ -87,6 +87,9 @@ func (e *Engine) handleOf(s *seq, tables []kvcache.BlockTable) *Handle {
 		Request: s.req.ID, Tokens: len(s.req.Tokens), Slot: s.slot, Nonce: s.nonce, Cached: s.cached,
 		Hashes: kvcache.Chain(e.cfg.Salt, e.cfg.Layout.BlockTokens, s.req.Tokens),
 	}
+	if p := s.req.Pull; p != nil {
+		h.Before = TurnRef{p.Life, p.Nonce}
+	}
 	for g, t := range tables {
 		if !e.cfg.Layout.Groups[g].Recurrent() {
 			t = t.Capped(total)

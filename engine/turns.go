@@ -13,16 +13,16 @@ import (
 // holds blocks that nothing else needs: whoever does takes them.
 type turn struct {
 	slot  int
+	nonce uint64
 	hold  *kvcache.Holding
-	key   kvcache.Key // of the whole of it
 	until int64
 }
 
 // turns are kept in the order in which they ended, which is that of their expiry too.
 type turns struct {
-	list   []*turn
-	byKey  map[kvcache.Key]*turn
-	clocks map[wire.Life]*lease.Offset
+	list    []*turn
+	byNonce map[uint64]*turn
+	clocks  map[wire.Life]*lease.Offset
 }
 
 // keepTurn keeps the KV of an answer that ended well, and says how to read it. The last token
@@ -33,18 +33,15 @@ func (e *Engine) keepTurn(s *seq) *Handle {
 	}
 	stored := s.stored()
 	chain := kvcache.Chain(e.cfg.Salt, e.cfg.Layout.BlockTokens, stored)
-	if len(chain) == 0 || e.turns.byKey[chain[len(chain)-1]] != nil {
-		return nil
-	}
 	slot, nonce, ok := e.lend.slots.Take()
 	if !ok {
 		return nil
 	}
 	e.pools.Trim(s.hold, len(stored))
-	t := &turn{slot: slot, hold: s.hold, key: chain[len(chain)-1], until: e.now + e.cfg.TurnTTL}
+	t := &turn{slot: slot, nonce: nonce, hold: s.hold, until: e.now + e.cfg.TurnTTL}
 	s.hold = nil
 	e.turns.list = append(e.turns.list, t)
-	e.turns.byKey[t.key] = t
+	e.turns.byNonce[nonce] = t
 	e.emit(SetSlot{Slot: slot, Value: nonce})
 	h := &Handle{
 		Request: s.req.ID, Tokens: len(stored), Hashes: chain, Slot: slot, Nonce: nonce, Turn: true, Expiry: t.until,
@@ -68,21 +65,20 @@ func (e *Engine) dropTurn() bool {
 func (e *Engine) endTurn(t *turn) {
 	i := slices.Index(e.turns.list, t)
 	e.turns.list = slices.Delete(e.turns.list, i, i+1)
-	delete(e.turns.byKey, t.key)
+	delete(e.turns.byNonce, t.nonce)
 	e.emit(SetSlot{Slot: t.slot})
 	e.pools.Give(t.hold)
 	e.lend.slots.Free(t.slot)
 }
 
-// endTurnOf ends the turn that a request goes on from: it shares its blocks by now.
+// endTurnOf ends the turn that a request goes on from, if we keep it: the request shares its
+// blocks by now, as far as it can. The nonces of other lives say nothing here.
 func (e *Engine) endTurnOf(s *seq) {
-	if s.req.Leg != DecodeLeg || len(e.turns.list) == 0 {
+	if s.req.Leg != DecodeLeg || s.req.Pull == nil || s.req.Pull.Before.Life != e.cfg.Life {
 		return
 	}
-	for _, key := range kvcache.Chain(e.cfg.Salt, e.cfg.Layout.BlockTokens, s.req.Tokens) {
-		if t := e.turns.byKey[key]; t != nil {
-			e.endTurn(t)
-		}
+	if t := e.turns.byNonce[s.req.Pull.Before.Nonce]; t != nil {
+		e.endTurn(t)
 	}
 }
 

@@ -220,7 +220,7 @@ func (e *Engine) startLoop(blocks []int, pools []wire.Pool) error {
 		ReadOnly:      e.agent != nil && !e.agent.Capabilities().OneSidedWrite,
 		LeaseDuration: int64(e.cfg.LeaseDuration), Slots: e.slotCount(), Draw: randomBits,
 		VerifyLeases: e.cfg.LeaseVerification, Recompute: e.cfg.LoadFailurePolicy == RecomputePolicy,
-		RecomputeThreshold: e.cfg.RecomputeThreshold, TurnTTL: int64(e.cfg.TurnTTL),
+		RecomputeThreshold: e.cfg.RecomputeThreshold, TurnTTL: int64(e.cfg.TurnTTL), Life: e.life,
 	})
 	if err != nil {
 		return err

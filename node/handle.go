@@ -53,6 +53,9 @@ func (e *Engine) giveHandle(h *engine.Handle, host string) (*openai.KVTransfer, 
 	if h.Slot >= 0 && h.Nonce != 0 {
 		kv.RemoteLeaseSlot, kv.RemoteLeaseNonce = &h.Slot, &h.Nonce
 	}
+	if h.Before.Nonce != 0 {
+		kv.TurnEngineID, kv.TurnLeaseNonce = h.Before.Life.String(), &h.Before.Nonce
+	}
 	if h.Expiry > 0 {
 		kv.RemoteBlocksExpiryTime = new(time.Duration(h.Expiry).Seconds())
 	}
@@ -100,6 +103,12 @@ func takeHandle(kv *openai.KVTransfer) (*engine.Handle, *openai.Error) {
 	}
 	if kv.RemoteLeaseSlot != nil && kv.RemoteLeaseNonce != nil {
 		h.Slot, h.Nonce = *kv.RemoteLeaseSlot, *kv.RemoteLeaseNonce
+	}
+	if kv.TurnEngineID != "" && kv.TurnLeaseNonce != nil {
+		h.Before.Nonce = *kv.TurnLeaseNonce
+		if h.Before.Life, err = wire.ParseLife(kv.TurnEngineID); err != nil {
+			return nil, kvError("turn_engine_id", err)
+		}
 	}
 	if kv.RemoteBlocksExpiryTime != nil {
 		h.Expiry = int64(*kv.RemoteBlocksExpiryTime * float64(time.Second))

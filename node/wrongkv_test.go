@@ -70,7 +70,7 @@ func TestWrongKV(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp.StatusCode != http.StatusInternalServerError || !strings.Contains(string(text), "wrong KV in block") {
+	if resp.StatusCode != http.StatusBadGateway || !strings.Contains(string(text), "wrong KV in block") {
 		t.Errorf("status %d: %s", resp.StatusCode, text)
 	}
 }

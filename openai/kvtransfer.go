@@ -53,6 +53,10 @@ type KVTransfer struct {
 	RemoteBlockHashes []string `json:"remote_block_hashes,omitzero"`
 	// RemotePrefillCachedTokens is how many of the prompt's tokens the holder had in its cache.
 	RemotePrefillCachedTokens int `json:"remote_prefill_cached_tokens,omitempty"`
+	// TurnEngineID and TurnLeaseNonce name the turn before, which the reader of this handle holds
+	// itself, perhaps, and needs no longer. LEASE-20
+	TurnEngineID   string  `json:"turn_engine_id,omitempty"`
+	TurnLeaseNonce *uint64 `json:"turn_lease_nonce,omitempty"`
 	// TransferMode names the way the KV travels.
 	TransferMode string `json:"transfer_mode,omitempty"`
 }
@@ -144,6 +148,12 @@ var kvSetters = map[string]func(*KVTransfer, value) *Error{
 		return k.RemoteLeaseSlot
 	}),
 	"remote_lease_nonce": setLeaseNonce,
+	"turn_engine_id":     kvWord(func(k *KVTransfer) *string { return &k.TurnEngineID }),
+	"turn_lease_nonce": func(k *KVTransfer, v value) (err *Error) {
+		n, err := v.whole(1, maxNonce)
+		k.TurnLeaseNonce = &n
+		return err
+	},
 	"remote_blocks_expiry_time": func(k *KVTransfer, v value) *Error {
 		f, err := v.number()
 		if err == nil && math.IsInf(f, 0) {
