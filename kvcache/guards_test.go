@@ -65,6 +65,17 @@ func TestState(t *testing.T) {
 	}
 }
 
+// Both types that a cache can hold are valid.
+func TestDTypesAreValid(t *testing.T) {
+	for _, d := range []DType{F16, F32} {
+		l := full(4)
+		l.DType = d
+		if err := l.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestNoReuse: without reuse nothing is remembered.
 func TestNoReuse(t *testing.T) {
 	m, _ := NewGrow(full(2), []int{8}, Options{})
