@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -12,9 +13,9 @@ import (
 // answer sends what the engine makes of a request, until it ends or the client leaves. The
 // status is decided by the first thing that comes: a token, or the end.
 func (e *Engine) answer(w http.ResponseWriter, r *http.Request, req *openai.Request, er engine.Request, a *answer) {
-	s := &sender{e: e, w: w, req: req, model: e.run.Model().Name, leg: er.Leg, host: r.Host}
-	if er.Leg == engine.DecodeLeg && er.Pull != nil {
-		w.Header().Set("Trailer", httpapi.TrailerTurn)
+	s := &sender{e: e, w: w, req: req, model: e.run.Model().Name, leg: er.Leg, host: r.Host, read: er.Leg == engine.DecodeLeg && er.Pull != nil}
+	if s.read {
+		w.Header().Set("Trailer", httpapi.TrailerTurn+", "+trailerTiming)
 	}
 	s.enc = openai.NewEncoder(req, answerID(req, er.ID), time.Now().Unix(), s.model)
 	for {
@@ -55,6 +56,7 @@ type sender struct {
 	model  string
 	leg    engine.Leg
 	host   string // by which the router reached us
+	read   bool   // the KV was read by a handle
 	text   openai.TextBuffer
 	whole  openai.Piece // of an answer that is not streamed
 	begun  bool         // the stream's headers are out
@@ -115,10 +117,8 @@ func (s *sender) finish(f engine.Finish) {
 	case s.leg == engine.PrefillLeg:
 		httpapi.WriteJSON(s.w, http.StatusOK, prefillReply(f))
 		return
-	case f.Handle != nil:
-		// A trailer: it is sent after the answer.
-		defer func() { s.w.Header().Set(httpapi.TrailerTurn, s.e.turnTrailer(f.Handle, s.host)) }()
 	}
+	defer s.trailers(f)
 	s.piece(s.text.Push(f.Text)+s.text.Flush(), true)
 	usage := openai.NewUsage(f.Prompt, f.Completion, f.Cached)
 	reason := openai.FinishReason(f.Reason)
@@ -133,6 +133,20 @@ func (s *sender) finish(f engine.Finish) {
 	}
 	_ = openai.WriteDone(s.w)
 	_ = http.NewResponseController(s.w).Flush()
+}
+
+// trailerTiming says what reading the KV took.
+const trailerTiming = "Server-Timing"
+
+// trailers follow an answer whose KV was read: the turn that is kept, and what the read took.
+func (s *sender) trailers(f engine.Finish) {
+	if f.Handle != nil {
+		s.w.Header().Set(httpapi.TrailerTurn, s.e.turnTrailer(f.Handle, s.host))
+	}
+	if t := f.Transfer; s.read && t.Busy > 0 {
+		ms := func(ns int64) float64 { return float64(ns) / 1e6 }
+		s.w.Header().Set(trailerTiming, fmt.Sprintf("transfer_hidden;dur=%.3f, transfer_exposed;dur=%.3f", ms(t.Hidden), ms(t.Exposed)))
+	}
 }
 
 // handle answers a prefill leg whose KV is held: one token, as engines of this kind do, and the

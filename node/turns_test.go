@@ -61,6 +61,9 @@ func threeTurns(t *testing.T, grow, reuse bool) {
 	held := 0 // tokens whose KV the decode engine has
 	for i, say := range []string{prose, "And what did she do then? " + prose, "Why?"} {
 		a := v.turn(t, say)
+		if d, ok := a.Took("transfer_exposed"); !ok || d <= 0 {
+			t.Errorf("turn %d: timing %q does not say what the read took", i+1, a.Timing)
+		}
 		cached := a.Usage.PromptTokensDetails.CachedTokens
 		// The tail of a turn may tokenise differently before what follows it.
 		if least := (held - 4) / cfg.BlockTokens * cfg.BlockTokens; i > 0 && cached < least {

@@ -42,6 +42,8 @@ type answer struct {
 	status int
 	// events says that the answer is a stream of events.
 	events bool
+	// readTiming is the Server-Timing of a decode engine that read the KV itself.
+	readTiming string
 }
 
 // errClient says that the client could not be written to.
@@ -180,8 +182,11 @@ func (a *answer) breakOff(err *openai.Error) (cut bool) {
 
 // finish adds the timing to an answer that is complete.
 func (a *answer) finish(t *router.Timing) {
-	if t != nil {
+	switch {
+	case t != nil:
 		a.w.Header().Set(trailerTiming, serverTiming(*t))
+	case a.readTiming != "":
+		a.w.Header().Set(trailerTiming, a.readTiming)
 	}
 }
 

@@ -98,6 +98,7 @@ func (x *exchange) decode(ctx context.Context, start router.StartDecode, forward
 	err := x.answer.copy(resp)
 	if err == nil {
 		x.turn = json.RawMessage(resp.Trailer.Get(httpapi.TrailerTurn))
+		x.answer.readTiming = resp.Trailer.Get(trailerTiming)
 	}
 	x.report(ctx, copied(start.Try, err))
 }
