@@ -17,6 +17,10 @@ type peers struct {
 	asked map[string]bool
 }
 
+// shortestLease is the shortest kv_lease_duration that there is, in nanoseconds. A peer that says
+// less gets no more heartbeats for it.
+const shortestLease = int64(1e6)
+
 func newPeers() peers {
 	return peers{up: map[wire.Life]PeerUp{}, addrs: map[string]wire.Life{}, asked: map[string]bool{}}
 }
@@ -35,7 +39,7 @@ func (e *Engine) peerUp(now int64, ev PeerUp) {
 		ev.Parallel = kvcache.Parallel{Tensor: 1, Pipeline: 1}
 	}
 	if _, up := e.peers.up[ev.Peer]; !up {
-		e.pull.renew.Up(now, ev.Peer, ev.LeaseDuration)
+		e.pull.renew.Up(now, ev.Peer, max(ev.LeaseDuration, shortestLease))
 	}
 	e.peers.up[ev.Peer] = ev
 	if ev.Addr == "" {
