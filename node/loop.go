@@ -176,6 +176,9 @@ func (l *loop) perform(now int64, o engine.Output) {
 	case engine.Verify:
 		l.machine.Step(now, engine.Verified{Epoch: o.Epoch, Slice: o.Slice, Writer: o.Writer, Sum: l.lists.verify(o)})
 	case transfer.Notify:
+		if l.lists.peers[o.Peer] == nil {
+			l.metrics.NotificationFailed() // it is lost with its connection
+		}
 		l.agent.Notify(o.Peer, o.Msg.Append(nil))
 	case transfer.Grant:
 		l.agent.Grant(o.Epoch, o.Peer, l.lists.ranges(o.Blocks))
