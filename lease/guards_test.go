@@ -290,3 +290,20 @@ func TestCompleteByID(t *testing.T) {
 		t.Error("it is claimed after its completion")
 	}
 }
+
+// TestClaimedTwice: a claim that was only early can be taken over, and one that is made again is
+// one.
+//
+// req: LEASE-12
+func TestClaimedTwice(t *testing.T) {
+	table, first, second := NewTable(60), wire.Life{2}, wire.Life{3}
+	table.Renew(0, first, claims1(wire.Lease{Request: "a", Attempt: 1}))
+	table.Renew(30, second, claims1(wire.Lease{Request: "a", Attempt: 2}))
+	table.Renew(30, second, &wire.Heartbeat{Base: 1, Version: 2, Joined: []wire.Lease{{Request: "a", Attempt: 3}}})
+	if until, ok := table.Claimed("a"); !ok || until != 70 {
+		t.Errorf("it is claimed until %d, %v: want 70", until, ok)
+	}
+	if n, m := len(table.sets[first].members), len(table.sets[second].members); n != 0 || m != 1 {
+		t.Errorf("the sets have %d and %d claims, want 0 and 1", n, m)
+	}
+}
