@@ -21,8 +21,10 @@ func (t *Table) Complete(from wire.Life, m *wire.Complete) error {
 		return ErrUnknown
 	case e.expired:
 		return ErrExpired
-	case l.Nonce == 0 && !(holds && e.attempt == l.Attempt):
-		return ErrNonce // an ID alone says no more than that the claim does
+	case l.Nonce == 0 && !(holds && e.attempt == l.Attempt) && !(e.granted && e.nonce == 0):
+		// An ID alone says no more than that the claim does. What is leased without a slot has no
+		// nonce to name, and its reader, who cannot verify, declines it at once (LEASE-19).
+		return ErrNonce
 	case l.Nonce != 0 && l.Nonce != e.nonce:
 		return ErrNonce
 	}

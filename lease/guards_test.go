@@ -291,6 +291,32 @@ func TestCompleteByID(t *testing.T) {
 	}
 }
 
+// TestCompleteWithoutSlot: what is leased without a slot has no nonce that a completion could name:
+// its ID is enough, but for the claim of another reader.
+//
+// req: LEASE-16, LEASE-19
+func TestCompleteWithoutSlot(t *testing.T) {
+	table, d := NewTable(60), wire.Life{2}
+	l := wire.Lease{Request: "a", Attempt: 1}
+	done := &wire.Complete{Lease: l}
+	table.Open("a")
+	if err := table.Complete(d, done); err != ErrNonce {
+		t.Errorf("before it is leased: %v", err)
+	}
+	table.Grant(0, "a")
+	if err := table.Complete(d, done); err != nil {
+		t.Errorf("leased, and claimed by nobody: %v", err)
+	}
+	table.Renew(0, wire.Life{3}, claims1(l))
+	if err := table.Complete(d, done); err != ErrHeld {
+		t.Errorf("claimed by another reader: %v", err)
+	}
+	table.SetNonce("a", 5)
+	if err := table.Complete(wire.Life{4}, done); err != ErrNonce {
+		t.Errorf("with a slot: %v", err)
+	}
+}
+
 // TestClaimedTwice: a claim that was only early can be taken over, and one that is made again is
 // one.
 //

@@ -221,6 +221,7 @@ func (m *model) complete(from wire.Life, l wire.Lease) error {
 		return ErrUnknown
 	case x.expired:
 		return ErrExpired
+	case l.Nonce == 0 && x.granted && x.nonce == 0:
 	case l.Nonce == 0 && (!holds || x.claim.Attempt != l.Attempt):
 		return ErrNonce
 	case l.Nonce != 0 && l.Nonce != x.nonce:

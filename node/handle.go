@@ -101,8 +101,12 @@ func takeHandle(kv *openai.KVTransfer) (*engine.Handle, *openai.Error) {
 		}
 		h.Hashes = append(h.Hashes, kvcache.Key(b))
 	}
-	if kv.RemoteLeaseSlot != nil && kv.RemoteLeaseNonce != nil {
-		h.Slot, h.Nonce = *kv.RemoteLeaseSlot, *kv.RemoteLeaseNonce
+	// One of them without the other is another fault than none (ReasonFields).
+	if kv.RemoteLeaseSlot != nil {
+		h.Slot = *kv.RemoteLeaseSlot
+	}
+	if kv.RemoteLeaseNonce != nil {
+		h.Nonce = *kv.RemoteLeaseNonce
 	}
 	if kv.TurnEngineID != "" && kv.TurnLeaseNonce != nil {
 		h.Before.Nonce = *kv.TurnLeaseNonce

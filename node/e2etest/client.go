@@ -21,7 +21,9 @@ type Client struct {
 	URL string
 	// Model is what requests ask for.
 	Model string
-	http  *http.Client
+	// Header goes with every request that is posted.
+	Header http.Header
+	http   *http.Client
 }
 
 // NewClient speaks to the server at a URL or at host:port.
@@ -98,6 +100,7 @@ func (c *Client) Post(ctx context.Context, path string, body []byte) (*http.Resp
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(req.Header, c.Header)
 	req.Header.Set("Content-Type", "application/json")
 	return c.http.Do(req)
 }
