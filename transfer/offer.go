@@ -72,14 +72,12 @@ func (o *Offer) chunkComputed(ev ChunkComputed) {
 	}
 }
 
-// prompt is the tables without what is reserved behind the prompt.
+// prompt is the tables without what is reserved behind the prompt. A state has one block, and a
+// prompt no less.
 func (o *Offer) prompt(tables []kvcache.BlockTable) []kvcache.BlockTable {
 	out := make([]kvcache.BlockTable, len(tables))
 	for g, t := range tables {
-		if !o.cfg.Layout.Groups[g].Recurrent() {
-			t = t.Capped(o.cfg.Layout.TotalBlocks(o.cfg.PromptLen))
-		}
-		out[g] = t
+		out[g] = t.Capped(o.cfg.Layout.TotalBlocks(o.cfg.PromptLen))
 	}
 	return out
 }

@@ -136,7 +136,7 @@ func (p *Pull) Step(now int64, ev PullEvent) {
 	case LeaseRefused:
 		p.fail(fmt.Errorf("%w: %s", ErrLeaseRefused, ev.Reason))
 	case PeerGone:
-		if ev.Peer == p.peer && p.phase != pullConnecting {
+		if ev.Peer == p.peer {
 			p.lost(ev.Err)
 		}
 	case ResultCame:

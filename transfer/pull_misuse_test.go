@@ -72,6 +72,19 @@ func announcing(prompt int) *Send {
 	return s
 }
 
+// TestSlottedWithoutReader: a nonce may change where nobody reads, or will any more.
+//
+// req: LEASE-14
+func TestSlottedWithoutReader(t *testing.T) {
+	flying().Step(1, Slotted{Slot: 1, Nonce: 10})
+	s := announcing(8)
+	s.Step(1, Cancel{Cause: ErrCancelled})
+	s.Step(1, Slotted{Slot: 1, Nonce: 10})
+	if !s.Ended() {
+		t.Error("a cancelled session whose reader may be at it still holds blocks")
+	}
+}
+
 // TestSlotReadOfNobody: what was shared with others may bring a rank that was not asked for, or an
 // answer that comes after the end.
 //

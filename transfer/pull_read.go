@@ -218,7 +218,7 @@ func (p *Pull) admit(m *wire.Announce) ([]GroupCopy, error) {
 	switch {
 	case i > total: // each slice but the last has a block at least
 		return nil, fmt.Errorf("%w: slice %d of a prompt that has at most %d", ErrProtocol, i, total+1)
-	case p.count >= 0 && (m.Last || i >= p.count), m.Last && len(p.slices) > i+1:
+	case p.count >= 0 && i >= p.count, m.Last && len(p.slices) > i+1:
 		return nil, fmt.Errorf("%w: slice %d is not the last one", ErrProtocol, i)
 	case m.Start > m.End || int(m.End) > total:
 		return nil, fmt.Errorf("%w: slice %d has blocks [%d,%d) of %d", ErrProtocol, i, m.Start, m.End, total)

@@ -24,7 +24,7 @@ func (p *Pull) provable() error {
 // proceed looks at the slots when every block of every rank is here, and not before: only then
 // does a nonce that still stands prove all of them.
 func (p *Pull) proceed() {
-	if p.phase != pullReading || p.known != p.count || p.open > 0 {
+	if p.known != p.count || p.open > 0 {
 		return
 	}
 	if err := p.tiled(); err != nil {
