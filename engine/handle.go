@@ -51,8 +51,6 @@ var (
 	ErrNoHashes = errors.New("the handle has no remote_block_hashes")
 	// ErrTurnOver: the turn's time to live has passed, or may have.
 	ErrTurnOver = errors.New("the turn has expired")
-	// ErrLeaseRefused: the holder does not honour the claim.
-	ErrLeaseRefused = errors.New("the lease is refused")
 )
 
 // usable is how many of a prompt's tokens a handle can bring. One token stays to be computed, for

@@ -148,7 +148,7 @@ func (e *Engine) acked(now int64, from wire.Life, m *wire.HeartbeatAck) {
 		case s.pull != nil:
 			e.stepPull(now, s, transfer.LeaseRefused{Reason: r.Reason})
 		default:
-			e.loadFailed(now, s, fmt.Errorf("%w: %s", ErrLeaseRefused, r.Reason))
+			e.loadFailed(now, s, fmt.Errorf("%w: %s", transfer.ErrLeaseRefused, r.Reason))
 		}
 	}
 }
@@ -380,7 +380,7 @@ func loadReason(err error) string {
 		return "fields missing"
 	case errors.Is(err, ErrTurnOver):
 		return ReasonExpired
-	case errors.Is(err, ErrLeaseRefused), errors.Is(err, transfer.ErrLeaseRefused):
+	case errors.Is(err, transfer.ErrLeaseRefused), errors.Is(err, transfer.ErrLeaseRefused):
 		return "refused"
 	case errors.Is(err, transfer.ErrPeerLost):
 		return "peer lost"
