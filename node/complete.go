@@ -40,6 +40,9 @@ func (e *Engine) complete(w http.ResponseWriter, r *http.Request, decode decoder
 		return
 	}
 	er.Attempt = attempt(r.Header)
+	if leg := r.Header.Get(httpapi.HeaderLeg); er.Hold && isID(leg) {
+		er.ID = leg
+	}
 	if id := r.Header.Get(httpapi.HeaderRequestID); id != "" {
 		w.Header().Set(httpapi.HeaderRequestID, id)
 	}
@@ -128,4 +131,10 @@ func newID() string {
 	var b [16]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
+}
+
+// isID says whether a name is such that it can be nobody else's.
+func isID(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == 16
 }

@@ -174,7 +174,10 @@ func (e *Engine) releaseLease(w http.ResponseWriter, r *http.Request) {
 		httpapi.WriteError(w, fail)
 		return
 	}
-	if kv.RemoteEngineID == e.life.String() && kv.RemoteLeaseNonce != nil {
+	switch {
+	case kv.RemoteEngineID == "" && kv.DoRemoteDecode:
+		e.loop.abort(kv.RemoteRequestID, errClientGone) // a leg that was cut, whatever has become of it
+	case kv.RemoteEngineID == e.life.String() && kv.RemoteLeaseNonce != nil:
 		e.loop.forget(kv.RemoteRequestID, *kv.RemoteLeaseNonce)
 	}
 	w.WriteHeader(http.StatusNoContent)

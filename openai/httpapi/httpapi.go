@@ -21,6 +21,9 @@ const (
 	// HeaderAttempt counts, from 1, what a router has tried for a request: of two that claim
 	// one handle, the higher attempt owns it.
 	HeaderAttempt = "X-Kvferry-Attempt"
+	// HeaderLeg names a prefill leg whose KV is to be read, by what no other leg has: until the
+	// handle has come it is by this that the router can say that nobody will read it.
+	HeaderLeg = "X-Kvferry-Leg"
 	// HeaderToken carries the deployment's token.
 	HeaderToken = "X-Kvferry-Token"
 	// TrailerTurn follows a decode engine's answer: kv_transfer_params of the turn that ended,
@@ -33,7 +36,8 @@ const (
 const MaxTurn = 48 << 10
 
 // PathRelease is where a prefill engine is told, by POST of the handle, that nobody will read
-// the KV that it holds.
+// the KV that it holds. A handle that did not come is named by its remote_request_id alone, which
+// is the leg's HeaderLeg.
 const PathRelease = "/v1/leases/release"
 
 // Only serves one method, and HEAD with GET; others get 405.

@@ -53,7 +53,17 @@ func (x *exchange) runPrefill(ctx context.Context, start router.StartPrefill) (d
 	leg, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	replied := context.AfterFunc(ctx, cut)
-	resp, f := x.post(leg, start.Engine, start.Try, start.Part)
+	name := ""
+	if start.Part.KV != nil {
+		name = mintID()
+		defer func() {
+			if done.Handle == nil && ctx.Err() != nil {
+				// The handle may have been on its way when the leg was cut.
+				x.r.release(withdrawal(start.Engine, name))
+			}
+		}()
+	}
+	resp, f := x.post(leg, start.Engine, start.Try, start.Part, name)
 	if f != nil {
 		return done, f
 	}
@@ -81,9 +91,14 @@ func (x *exchange) runPrefill(ctx context.Context, start router.StartPrefill) (d
 	return done, nil
 }
 
+// withdrawal tells an engine to let go of what it computes, or holds, for a leg that was cut.
+func withdrawal(e router.Engine, leg string) router.Release {
+	return router.Release{Engine: e, Handle: fmt.Appendf(nil, `{"do_remote_decode":true,"remote_request_id":%q}`, leg)}
+}
+
 // decode runs the decode leg to its end.
 func (x *exchange) decode(ctx context.Context, start router.StartDecode, forward <-chan struct{}) {
-	resp, f := x.post(ctx, start.Engine, start.Try, start.Part)
+	resp, f := x.post(ctx, start.Engine, start.Try, start.Part, "")
 	if f != nil {
 		x.report(ctx, router.DecodeFailed{Try: start.Try, Failure: *f})
 		return
@@ -131,8 +146,9 @@ func (x *exchange) report(ctx context.Context, ev router.Event) bool {
 }
 
 // post sends the client's body to an engine, with the router's word on what its part is, and
-// gives the answer if it is a success. Of the client's headers none is passed on.
-func (x *exchange) post(ctx context.Context, e router.Engine, try int, part router.Part) (*http.Response, *router.Failure) {
+// gives the answer if it is a success. The leg's name is empty for one that nobody withdraws. Of
+// the client's headers none is passed on.
+func (x *exchange) post(ctx context.Context, e router.Engine, try int, part router.Part, leg string) (*http.Response, *router.Failure) {
 	body, err := part.Body(x.body)
 	if bad, ok := errors.AsType[*openai.Error](err); ok {
 		return nil, answered(bad)
@@ -147,6 +163,9 @@ func (x *exchange) post(ctx context.Context, e router.Engine, try int, part rout
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(httpapi.HeaderRequestID, x.id)
 	req.Header.Set(httpapi.HeaderAttempt, strconv.Itoa(try))
+	if leg != "" {
+		req.Header.Set(httpapi.HeaderLeg, leg)
+	}
 	x.r.sign(req)
 	resp, err := x.r.client.Do(req)
 	if err != nil {

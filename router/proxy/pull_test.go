@@ -158,9 +158,10 @@ func checkReleased(t *testing.T, w *world, times int) {
 	}
 }
 
-// A client that leaves before there is a handle ends prefill's work; one that leaves later, until
-// decode has its first token, has the handle released, even while the reply is still coming.
-// case: 06
+// A client that leaves before there is a handle ends prefill's work, and the leg is withdrawn, for
+// the handle may be on its way; one that leaves later, until decode has its first token, has the
+// handle released, even while the reply is still coming.
+// case: 04, 06
 func TestClientLeavesWithAHandle(t *testing.T) {
 	half := func(w http.ResponseWriter, r *http.Request) { // a reply in two parts
 		_, _ = io.WriteString(w, `{"kv_transfer_params":`+theHandle)
@@ -177,7 +178,7 @@ func TestClientLeavesWithAHandle(t *testing.T) {
 		prefill, decode http.HandlerFunc
 		after           time.Duration
 		released        int
-		prefillGivenUp  bool
+		withdrawn       bool // and prefill's work is given up
 	}{
 		"while prefill computes":     {hangs, hangs, time.Second, 0, true},
 		"while the reply comes":      {half, hangs, time.Second / 2, 1, false},
@@ -202,11 +203,29 @@ func TestClientLeavesWithAHandle(t *testing.T) {
 				hangUp()
 				<-done
 				w.pass(replyTimeout)
-				checkReleased(t, w, tc.released)
-				w.asked(w.prefill[0], tc.prefillGivenUp)
+				if tc.withdrawn {
+					checkWithdrawn(t, w)
+				} else {
+					checkReleased(t, w, tc.released)
+				}
+				w.asked(w.prefill[0], tc.withdrawn)
 				w.ended(outcomeGone, statusGone)
 			})
 		})
+	}
+}
+
+// checkWithdrawn: the leg that was cut is named, by what no other leg has, for its handle may be on
+// its way.
+func checkWithdrawn(t *testing.T, w *world) {
+	t.Helper()
+	legs, _ := w.prefill[0].seen()
+	if len(legs) != 1 || len(legs[0].header.Get("X-Kvferry-Leg")) != 32 {
+		t.Fatalf("prefill was asked %d times: %v", len(legs), legs)
+	}
+	want := `POST {"do_remote_decode":true,"remote_request_id":"` + legs[0].header.Get("X-Kvferry-Leg") + `"}`
+	if got := w.letGo(w.prefill[0]); len(got) != 1 || got[0] != want {
+		t.Errorf("withdrawn %q, want %q", got, want)
 	}
 }
 
