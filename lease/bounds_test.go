@@ -78,19 +78,31 @@ func TestEarlyClaimsAreBounded(t *testing.T) {
 func TestRefusalsAreBounded(t *testing.T) {
 	table, d := NewTable(60), wire.Life{2}
 	m := &wire.Heartbeat{Full: true, Version: 1}
-	for i := range maxRefusals + 10 {
+	const ends = 3*maxRefusals + 10
+	for i := range ends {
 		id := fmt.Sprint(i)
 		table.Open(id)
 		m.Joined = append(m.Joined, wire.Lease{Request: id, Attempt: 1})
 	}
 	table.Renew(0, d, m)
-	for i := range maxRefusals + 10 {
+	for i := range ends {
 		table.End(fmt.Sprint(i), ErrUnknown)
 	}
 	ack := table.Renew(0, d, &wire.Heartbeat{Base: 1, Version: 1})
 	n := len(ack.Refused)
-	if n == 0 || n > maxRefusals || ack.Refused[n-1].Lease != m.Joined[maxRefusals+9] {
+	if n == 0 || n > 2*maxRefusals || ack.Refused[n-1].Lease != m.Joined[ends-1] {
 		t.Errorf("told of %d ends", n)
+	}
+	// What one heartbeat claims in vain is answered whole, and then kept as far as the bound.
+	for i := range m.Joined {
+		m.Joined[i].Nonce = 1
+	}
+	m.Version = 2
+	if ack := table.Renew(0, d, m); len(ack.Refused) != ends {
+		t.Errorf("of %d claims %d are refused", ends, len(ack.Refused))
+	}
+	if ack := table.Renew(0, d, &wire.Heartbeat{Base: 2, Version: 2}); len(ack.Refused) != maxRefusals {
+		t.Errorf("%d refusals are kept", len(ack.Refused))
 	}
 }
 

@@ -119,10 +119,11 @@ func (m *model) lost(peer wire.Life) {
 func (m *model) renew(from wire.Life, b *wire.Heartbeat) *wire.HeartbeatAck {
 	m.seen = m.now
 	r := m.readers[from]
+	fresh := r == nil
 	switch {
-	case r == nil && !b.Full:
+	case fresh && !b.Full:
 		return &wire.HeartbeatAck{Resync: true}
-	case r == nil:
+	case fresh:
 		r = &modelReader{until: m.now, owed: map[string]wire.LeaseRefusal{}}
 		m.readers[from] = r
 	case b.Version < r.version:
@@ -130,13 +131,28 @@ func (m *model) renew(from wire.Life, b *wire.Heartbeat) *wire.HeartbeatAck {
 	case !b.Full && b.Base > r.version:
 		return &wire.HeartbeatAck{Version: r.version, Resync: true}
 	}
+	if fresh || b.Version > r.version {
+		m.change(from, r, b)
+	}
+	r.until = max(r.until, m.now+m.duration/3*2)
+	for _, l := range m.leases {
+		if l.holder != nil && *l.holder == from {
+			l.until = max(l.until, r.until)
+		}
+	}
 	ack := &wire.HeartbeatAck{Version: b.Version}
+	for _, owed := range r.owed {
+		ack.Refused = append(ack.Refused, owed)
+	}
+	return ack
+}
+
+func (m *model) change(from wire.Life, r *modelReader, b *wire.Heartbeat) {
+	r.version = b.Version
 	for key, owed := range r.owed {
 		said := func(l wire.Lease) bool { return l.Request == owed.Lease.Request }
 		if b.Full || slices.ContainsFunc(b.Joined, said) || slices.ContainsFunc(b.Left, said) {
 			delete(r.owed, key)
-		} else {
-			ack.Refused = append(ack.Refused, owed)
 		}
 	}
 	for _, l := range b.Left {
@@ -147,22 +163,16 @@ func (m *model) renew(from wire.Life, b *wire.Heartbeat) *wire.HeartbeatAck {
 	joined := map[string]bool{}
 	for _, l := range b.Joined {
 		if why := m.join(from, l); why != nil {
-			ack.Refused = append(ack.Refused, wire.LeaseRefusal{Lease: l, Reason: why.Error()})
+			r.owed[l.Request+why.Error()+leaseText(l)] = wire.LeaseRefusal{Lease: l, Reason: why.Error()}
 		} else {
 			joined[l.Request] = true
 		}
 	}
-	r.version, r.until = b.Version, max(r.until, m.now+m.duration/3*2)
 	for id, l := range m.leases {
-		switch {
-		case l.holder == nil || *l.holder != from:
-		case b.Full && !joined[id]:
+		if b.Full && l.holder != nil && *l.holder == from && !joined[id] {
 			m.drop(id)
-		default:
-			l.until = max(l.until, m.now+m.duration/3*2)
 		}
 	}
-	return ack
 }
 
 func (m *model) join(from wire.Life, l wire.Lease) error {

@@ -1,6 +1,10 @@
 package lease
 
-import "kvferry/wire"
+import (
+	"slices"
+
+	"kvferry/wire"
+)
 
 // Renew takes one heartbeat and gives what is to be answered, nil if nothing is: the heartbeat is
 // older than what was heard already. It costs as much as joins and leaves, and nothing for what
@@ -8,10 +12,11 @@ import "kvferry/wire"
 func (t *Table) Renew(now int64, from wire.Life, m *wire.Heartbeat) *wire.HeartbeatAck {
 	now = t.see(now)
 	s := t.sets[from]
+	fresh := s == nil
 	switch {
-	case s == nil && !m.Full:
+	case fresh && !m.Full:
 		return &wire.HeartbeatAck{Resync: true}
-	case s == nil:
+	case fresh:
 		s = &set{peer: from, until: now}
 		t.sets[from] = s
 		t.renewed.push(s)
@@ -20,9 +25,20 @@ func (t *Table) Renew(now int64, from wire.Life, m *wire.Heartbeat) *wire.Heartb
 	case !m.Full && m.Base > s.version:
 		return &wire.HeartbeatAck{Version: s.version, Resync: true}
 	}
+	if fresh || m.Version > s.version { // else it is the same set again, and who was refused stays so
+		t.change(s, m)
+	}
+	ack := &wire.HeartbeatAck{Version: s.version, Refused: slices.Clone(s.refused)}
+	s.forget()
+	t.extend(s, now)
+	return ack
+}
+
+// change brings a set to the version of a heartbeat. Who leaves keeps the instant of the heartbeat
+// before, so a set is changed before it is renewed.
+func (t *Table) change(s *set, m *wire.Heartbeat) {
+	s.version = m.Version
 	s.heard(m)
-	refused := append([]wire.LeaseRefusal(nil), s.refused...)
-	// Who leaves keeps the instant of the heartbeat before, so the set is renewed last.
 	for _, l := range m.Left {
 		if e := t.entries[l.Request]; e != nil && e.set == s && e.attempt == l.Attempt {
 			t.leave(e)
@@ -31,15 +47,12 @@ func (t *Table) Renew(now int64, from wire.Life, m *wire.Heartbeat) *wire.Heartb
 	t.rounds++
 	for _, l := range m.Joined {
 		if why := t.join(s, l); why != nil {
-			refused = append(refused, wire.LeaseRefusal{Lease: l, Reason: why.Error()})
+			s.refused = append(s.refused, wire.LeaseRefusal{Lease: l, Reason: why.Error()})
 		}
 	}
 	if m.Full {
 		t.leaveOthers(s)
 	}
-	t.extend(s, now)
-	s.version = m.Version
-	return &wire.HeartbeatAck{Version: s.version, Refused: refused}
 }
 
 // extend renews whatever is in the set (LEASE-03). The extension is one for all, so the set that

@@ -9,7 +9,7 @@ import (
 // Bounds of what one peer can make a table keep.
 const (
 	maxEarly    = 1 << 14 // claims of requests that have not come
-	maxRefusals = 1 << 14 // claims that ended, and of which the peer has not said that it knows
+	maxRefusals = 1 << 14 // refusals of which the peer has not said that it knows
 )
 
 // set is what one life of a reader claims. It is alive until its instant, which each heartbeat
@@ -21,8 +21,8 @@ type set struct {
 	members []*entry
 	resting int // granted members that stand in no line
 	early   int // members that have not come
-	// refused are claims that ended here. They go with each acknowledgement until the peer
-	// says that it dropped them, for an acknowledgement may be lost.
+	// refused are claims that were not taken, or ended here. They go with each acknowledgement
+	// until the peer says that it dropped them, for an acknowledgement may be lost.
 	refused []wire.LeaseRefusal
 
 	prev, next *set
@@ -49,10 +49,17 @@ func (s *set) remove(e *entry) {
 
 func (s *set) refuse(e *entry, why error) {
 	l := wire.Lease{Request: e.id, Nonce: e.by, Attempt: e.attempt}
-	if len(s.refused) == maxRefusals {
-		s.refused = slices.Delete(s.refused, 0, maxRefusals/2)
-	}
 	s.refused = append(s.refused, wire.LeaseRefusal{Lease: l, Reason: why.Error()})
+	if len(s.refused) >= 2*maxRefusals {
+		s.forget()
+	}
+}
+
+// forget drops all but the latest refusals.
+func (s *set) forget() {
+	if more := len(s.refused) - maxRefusals; more > 0 {
+		s.refused = slices.Delete(s.refused, 0, more)
+	}
 }
 
 // heard drops the refusals that the peer has taken note of: of requests that it says anything of.

@@ -172,7 +172,12 @@ func ackText(a *wire.HeartbeatAck) string {
 	if a == nil {
 		return "nothing"
 	}
-	refused := slices.Clone(a.Refused)
+	var refused []wire.LeaseRefusal // a heartbeat of a random set may claim the same twice
+	for _, r := range a.Refused {
+		if !slices.Contains(refused, r) {
+			refused = append(refused, r)
+		}
+	}
 	slices.SortFunc(refused, func(x, y wire.LeaseRefusal) int {
 		return cmp.Or(cmp.Compare(leaseText(x.Lease), leaseText(y.Lease)), cmp.Compare(x.Reason, y.Reason))
 	})
