@@ -14,8 +14,8 @@ import (
 )
 
 func benchCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "bench", Short: "Measure transfers, or any server that speaks OpenAI's API"}
-	cmd.AddCommand(benchPipelineCommand(), benchServeCommand())
+	cmd := &cobra.Command{Use: "bench", Short: "Measure transfers, leases, or any server that speaks OpenAI's API"}
+	cmd.AddCommand(benchPipelineCommand(), benchServeCommand(), benchLeaseCommand())
 	return cmd
 }
 
