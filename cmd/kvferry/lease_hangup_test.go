@@ -65,6 +65,33 @@ func TestHangUpBeforeDecode(t *testing.T) {
 	baseline(t, c.p, c.d[0])
 }
 
+// TestAbortInQueue: a decode engine whose client leaves before its turn tells prefill, which has the
+// blocks back at once. No router helps.
+//
+// req: LEASE-08, LEASE-21
+func TestAbortInQueue(t *testing.T) {
+	c := deployment{decode: []string{"--max-seqs=1"}}.start(t)
+	leave := occupy(t, c.d[0])
+	for n := range 3 {
+		ctx, hang := context.WithCancel(t.Context())
+		handle := c.p.handle(t, few(n))
+		gone := make(chan error, 1)
+		go func() {
+			_, err := c.d[0].Complete(ctx, with(few(n), handle))
+			gone <- err
+		}()
+		c.d[0].queue(t, 1)
+		c.p.leases(t, 1)
+		hang()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("the request ended before its client left: %v", err)
+		}
+		baseline(t, c.p)
+	}
+	leave()
+	baseline(t, c.p, c.d[0])
+}
+
 // TestLegWithdrawn: a prefill leg that the router named can be withdrawn by that name, when its
 // prompt is computed too and the handle was given.
 //
@@ -104,12 +131,15 @@ func TestLegWithdrawn(t *testing.T) {
 // case: 04
 func TestImpatientClients(t *testing.T) {
 	c := deployment{router: contextFirst}.start(t)
-	const requests = 200
+	requests := 200
+	if e2etest.Race {
+		requests = 50
+	}
 	impatient := func(n int) e2etest.Request { return short(n).With(map[string]any{"max_tokens": 2}) }
 	took := c.prefillTime(t, impatient(0))
 	left := 0
 	for n := range requests {
-		patience := took * time.Duration(requests/2+n) / requests // from half to one and a half
+		patience := took * time.Duration(requests/2+n) / time.Duration(requests) // from half to one and a half
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		got, err := c.router.Complete(ctx, impatient(n))
 		cancel()
