@@ -380,7 +380,7 @@ func loadReason(err error) string {
 		return "fields missing"
 	case errors.Is(err, ErrTurnOver):
 		return ReasonExpired
-	case errors.Is(err, transfer.ErrLeaseRefused), errors.Is(err, transfer.ErrLeaseRefused):
+	case errors.Is(err, transfer.ErrLeaseRefused):
 		return "refused"
 	case errors.Is(err, transfer.ErrPeerLost):
 		return "peer lost"
