@@ -62,8 +62,8 @@ func TestSlots(t *testing.T) {
 				delete(taken, slot)
 			},
 			"": func(t *rapid.T) {
-				if s.InUse() != len(taken) {
-					t.Fatalf("%d in use, want %d", s.InUse(), len(taken))
+				if s.InUse() != len(taken) || len(s.used) != len(taken) {
+					t.Fatalf("%d in use with %d nonces, want %d", s.InUse(), len(s.used), len(taken))
 				}
 			},
 		})

@@ -97,7 +97,7 @@ func (t *Table) Grant(now int64, id string) {
 	t.grants++
 	t.live++
 	e.granted, e.expired, e.grant = true, false, t.grants
-	e.own = max(e.own, now+t.duration)
+	e.own = now + t.duration // later than any heartbeat until now made it
 	t.stand(e)
 }
 
