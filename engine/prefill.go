@@ -160,7 +160,8 @@ func (e *Engine) mappingTo(receiver kvcache.Parallel) (*transfer.Mapping, error)
 
 // withdrawn takes a withdrawal to its request, or to the registration that waits for one.
 func (e *Engine) withdrawn(now int64, from wire.Life, m *wire.Withdraw) {
-	if s := e.byID[m.Request]; s != nil && s.send != nil {
+	s := e.byID[m.Request]
+	if s != nil && s.send != nil {
 		e.stepSend(now, s, transfer.Withdrawn{Peer: from, Msg: m})
 		return
 	}
@@ -170,7 +171,12 @@ func (e *Engine) withdrawn(now int64, from wire.Life, m *wire.Withdraw) {
 		err := fmt.Errorf("%w: %s", transfer.ErrWithdrawn, m.Reason)
 		e.bury(m.Request, err)
 		e.emit(transfer.Notify{Peer: from, Msg: transfer.Refusal(p.msg, wire.StatusCancelled, err)})
+		return
 	}
+	// Nothing of it is in flight here. Without a fence the receiver waits to hear that.
+	e.emit(transfer.Notify{Peer: from, Msg: &wire.Result{
+		Request: m.Request, Task: m.Task, Epoch: m.Epoch, Last: true, Status: wire.StatusGone, Reason: errEnded.Error(),
+	}})
 }
 
 // refuseParked answers a registration that waited for a request which was refused (case 10).

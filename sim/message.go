@@ -105,9 +105,22 @@ func (e *end) replay(to *end, payload []byte, d int64) {
 	})
 }
 
+// nobody is the request of what is about none, or about several.
+const nobody = -1
+
 // about says which request a message is about, and which point it is.
 func (w *world) about(m wire.Message) (int, Point) {
 	switch m := m.(type) {
+	case *wire.Heartbeat:
+		return nobody, AtHeartbeat
+	case *wire.HeartbeatAck:
+		return nobody, AtAnswered
+	case *wire.Clock:
+		return nobody, AtClock
+	case *wire.Complete:
+		return w.indexOf(m.Lease.Request), AtComplete
+	case *wire.Announce:
+		return w.indexOf(m.Request), AtAnnounce
 	case *wire.Register:
 		return w.indexOf(m.Request), AtRegister
 	case *wire.Withdraw:
@@ -131,6 +144,30 @@ func describe(m wire.Message) string {
 		return fmt.Sprintf("withdraw %s epoch %d: %s", m.Request, m.Epoch, m.Reason)
 	case *wire.Progress:
 		return fmt.Sprintf("progress %s", m.Request)
+	case *wire.Heartbeat:
+		full := ""
+		if m.Full {
+			full = ", all of them"
+		}
+		return fmt.Sprintf("heartbeat %d: %d joined, %d left%s", m.Version, len(m.Joined), len(m.Left), full)
+	case *wire.HeartbeatAck:
+		s := fmt.Sprintf("heard %d", m.Version)
+		if m.Resync {
+			s += ", wants all of them"
+		}
+		for _, r := range m.Refused {
+			s += fmt.Sprintf(", refuses %s: %s", r.Lease.Request, r.Reason)
+		}
+		return s
+	case *wire.Complete:
+		return fmt.Sprintf("complete %s nonce %d: %s", m.Lease.Request, m.Lease.Nonce, m.Status)
+	case *wire.Announce:
+		return fmt.Sprintf("announce %s slice %d", m.Request, m.Slice)
+	case *wire.Clock:
+		if m.Answered {
+			return fmt.Sprintf("its clock is %d", m.Now)
+		}
+		return "asks for the clock"
 	case *wire.Result:
 		s := fmt.Sprintf("result %s slice %d %s", m.Request, m.Slice, m.Status)
 		if m.Last {

@@ -147,7 +147,7 @@ func (w *world) shake(from, to *proc, way *path, latency int64) {
 		if other.p == to && mine.up {
 			w.after(latency, func() {
 				if mine.up {
-					from.deliverOf(mine, engine.PeerUp{Addr: addr, Peer: to.life, PoolBlocks: to.poolBlocks(), Parallel: w.plan.Cluster.parallel(to.node.role)})
+					from.deliverOf(mine, to.peerUp(addr))
 				} else {
 					from.deliver(engine.ConnectFailed{Addr: addr, Err: errBroken})
 				}
@@ -174,7 +174,7 @@ func (w *world) shake(from, to *proc, way *path, latency int64) {
 	}
 	to.links = append(to.links, l)
 	from.links = append(from.links, l)
-	to.deliverOf(l.ends[1], engine.PeerUp{Peer: from.life, PoolBlocks: from.poolBlocks(), Parallel: w.plan.Cluster.parallel(from.node.role)})
+	to.deliverOf(l.ends[1], from.peerUp(""))
 	l.ends[1].control.send(w, w.now+latency, func() int64 {
 		switch {
 		case from.dead:
@@ -185,10 +185,19 @@ func (w *world) shake(from, to *proc, way *path, latency int64) {
 		default:
 			l.ends[0].up = true
 			w.logf("%s is connected with %s", from.node.name, to.node.name)
-			from.deliverOf(l.ends[0], engine.PeerUp{Addr: addr, Peer: to.life, PoolBlocks: to.poolBlocks(), Parallel: w.plan.Cluster.parallel(to.node.role)})
+			from.deliverOf(l.ends[0], to.peerUp(addr))
 		}
 		return 0
 	})
+}
+
+// peerUp is what a peer learns of a process by the handshake.
+func (p *proc) peerUp(addr string) engine.PeerUp {
+	c := p.w.plan.Cluster
+	return engine.PeerUp{
+		Addr: addr, Peer: p.life, PoolBlocks: p.poolBlocks(), Parallel: c.parallel(p.node.role),
+		Slots: c.Slots, LeaseDuration: c.lease(),
+	}
 }
 
 func (p *proc) poolBlocks() []int {

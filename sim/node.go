@@ -115,6 +115,7 @@ func (c Cluster) engine(role engine.Role, l kvcache.Layout) engine.Config {
 		MaxSeqs: c.Seqs, MaxWaiting: c.Queue, Chunked: c.Chunk > 0, ChunkTokens: c.Chunk,
 		Pipelined: c.Pipelined && role == engine.Prefill, Checksum: c.Checksum, Fencing: c.Fencing,
 		Grow: c.PrefillGrow, Reuse: c.PrefillReuse,
+		LeaseDuration: c.lease(), Slots: c.Slots,
 		Timeout: c.Timeout, Context: 1 << 16, Ends: []int32{endToken},
 		Text: func(int32) []byte { return []byte{'x'} },
 	}
@@ -126,6 +127,14 @@ func (c Cluster) engine(role engine.Role, l kvcache.Layout) engine.Config {
 		cfg.Blocks = append(cfg.Blocks, blocks)
 	}
 	return cfg
+}
+
+// lease is how long a lease lasts.
+func (c Cluster) lease() int64 {
+	if c.Lease > 0 {
+		return c.Lease
+	}
+	return c.Timeout
 }
 
 func (c Cluster) parallel(role engine.Role) kvcache.Parallel {
@@ -219,6 +228,8 @@ func (p *proc) carryOut(o engine.Output) {
 		p.w.finishOut(p, o)
 	case engine.Record:
 		p.w.recordOut(p, o)
+	case engine.Noted:
+		p.w.note("noted", p.node.index, int(o.What), o.Blocks)
 	case transfer.Grant:
 		p.grant(o)
 	case transfer.Revoke:

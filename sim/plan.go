@@ -51,6 +51,9 @@ type Cluster struct {
 	// one of them.
 	Lanes     int
 	BlockTime int64
+	// Lease is kv_lease_duration, Timeout if 0, and Slots kv_lease_slots.
+	Lease int64
+	Slots int
 	// Pass is how long a forward pass takes, and PassToken what each token adds.
 	Pass, PassToken int64
 }
@@ -137,12 +140,19 @@ const (
 	AtEnding   Point = "ending"   // message: the sender tells of the end
 	AtToken    Point = "token"    // a token is drawn
 	AtFinish   Point = "finish"   // a leg gave its terminal answer
+
+	AtComplete Point = "complete" // message: a reader is done with the lease
+	AtAnnounce Point = "announce" // message: a slice can be read
+	// These are about no request, and nothing can be hung on them.
+	AtHeartbeat Point = "heartbeat"
+	AtAnswered  Point = "answered"
+	AtClock     Point = "clock"
 )
 
 // isMessage says whether the point is the sending of a message.
 func (p Point) isMessage() bool {
 	switch p {
-	case AtRegister, AtResult, AtWithdraw, AtProgress, AtEnding:
+	case AtRegister, AtResult, AtWithdraw, AtProgress, AtEnding, AtComplete, AtAnnounce:
 		return true
 	}
 	return false

@@ -97,6 +97,7 @@ func (c *Cluster) fields() []field {
 		yesNo("pipelined", &c.Pipelined), yesNo("fencing", &c.Fencing),
 		duration("timeout", &c.Timeout), duration("dead", &c.DeadAfter),
 		duration("latency", &c.Latency), duration("jitter", &c.Jitter),
+		duration("lease", &c.Lease), number("slots", &c.Slots),
 		number("lanes", &c.Lanes), duration("block", &c.BlockTime),
 		duration("pass", &c.Pass), duration("token", &c.PassToken),
 	}

@@ -182,7 +182,7 @@ func (r *Receive) fail(cause error) {
 	}
 	if !r.confirmed {
 		r.emit(Notify{Peer: r.peer, Msg: &wire.Withdraw{
-			Request: r.cfg.Request, Epoch: r.cfg.Epoch, Reason: reason(cause),
+			Request: r.cfg.Request, Task: r.cfg.Task, Epoch: r.cfg.Epoch, Reason: reason(cause),
 		}})
 	}
 	r.emit(Revoke{Epoch: r.cfg.Epoch})

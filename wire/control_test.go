@@ -41,7 +41,7 @@ func drawMessage(t *rapid.T) Message {
 		m.Aux = drawAux(t)
 		return m
 	case KindWithdraw:
-		return &Withdraw{Request: text.Draw(t, "request"), Epoch: rapid.Uint64().Draw(t, "epoch"), Reason: text.Draw(t, "reason")}
+		return &Withdraw{Request: text.Draw(t, "request"), Task: rapid.Uint32().Draw(t, "task"), Epoch: rapid.Uint64().Draw(t, "epoch"), Reason: text.Draw(t, "reason")}
 	case KindHeartbeat:
 		return &Heartbeat{
 			Full: rapid.Bool().Draw(t, "full"), Base: rapid.Uint64().Draw(t, "base"), Version: rapid.Uint64().Draw(t, "version"),
