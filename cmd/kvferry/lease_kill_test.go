@@ -38,7 +38,7 @@ func TestPrefillDies(t *testing.T) {
 			if policy == node.RecomputePolicy {
 				right(t, short(1), s.answer, s.err)
 			} else {
-				failedWith(t, s.err, "peer lost")
+				failedWith(t, s.err, "peer lost", "the peer is lost")
 			}
 			if took := time.Since(free); took > told {
 				t.Errorf("the request ended %s after its turn had come", took)
@@ -144,6 +144,9 @@ func TestDecodeDiesInQueue(t *testing.T) {
 	}
 	if n := c.router.metric(t, "kvferry_router_retries_total", `policy="same_handle"`, `leg="decode"`); n != float64(victim) {
 		t.Errorf("%v handles were given to another engine, and %d were in the dead one's queue", n, victim)
+	}
+	if n := c.d[1].metric(t, pulls); n != requests {
+		t.Errorf("the second engine read %v prompts of %d", n, requests)
 	}
 	if n := c.p.metric(t, expiredLeases); n != 0 {
 		t.Errorf("%v leases expired", n)
