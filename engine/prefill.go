@@ -161,9 +161,14 @@ func (e *Engine) mappingTo(receiver kvcache.Parallel) (*transfer.Mapping, error)
 // withdrawn takes a withdrawal to its request, or to the registration that waits for one.
 func (e *Engine) withdrawn(now int64, from wire.Life, m *wire.Withdraw) {
 	s := e.byID[m.Request]
-	if s != nil && s.send != nil {
+	switch {
+	case s == nil || s.send == nil:
+	case s.send.IsReceiver(from, m.Epoch):
 		e.stepSend(now, s, transfer.Withdrawn{Peer: from, Msg: m})
 		return
+	case !s.send.HasReceiver():
+		// Its registration was lost on the way; nobody will come for the request.
+		e.stepSend(now, s, transfer.Cancel{Cause: fmt.Errorf("%w: %s", transfer.ErrWithdrawn, m.Reason)})
 	}
 	if p, ok := e.send.parked[m.Request]; ok && p.peer == from && p.msg.Epoch == m.Epoch {
 		delete(e.send.parked, m.Request)

@@ -115,7 +115,7 @@ func (s *Send) Step(now int64, ev SendEvent) {
 	case Expired:
 		s.fail(wire.StatusFailed, ErrLeaseExpired)
 	case Withdrawn:
-		if s.isReceiver(ev.Peer, ev.Msg.Epoch) {
+		if s.IsReceiver(ev.Peer, ev.Msg.Epoch) {
 			s.fail(wire.StatusCancelled, fmt.Errorf("%w: %s", ErrWithdrawn, ev.Msg.Reason))
 		}
 	case PeerGone:
@@ -326,7 +326,8 @@ func (s *Send) Outputs() []Output {
 
 func (s *Send) emit(o Output) { s.out = append(s.out, o) }
 
-func (s *Send) isReceiver(peer wire.Life, epoch uint64) bool {
+// IsReceiver reports whether a registration of that peer and epoch was accepted.
+func (s *Send) IsReceiver(peer wire.Life, epoch uint64) bool {
 	return s.reg != nil && peer == s.peer && epoch == s.reg.Epoch
 }
 

@@ -11,7 +11,7 @@ import (
 // registered takes the first registration that fits. What was computed before it leaves now,
 // in order, the aux too (PIPE-13).
 func (s *Send) registered(now int64, ev Registered) {
-	if s.reg != nil && s.isReceiver(ev.Peer, ev.Msg.Epoch) {
+	if s.reg != nil && s.IsReceiver(ev.Peer, ev.Msg.Epoch) {
 		return // a duplicate
 	}
 	if s.reg != nil || s.err != nil {
