@@ -340,6 +340,7 @@ func (e *Engine) abort(now int64, ev Abort) {
 	switch {
 	case s == nil:
 	case s.pull != nil:
+		e.dismiss(now, s, wire.StatusCancelled, ev.Cause.Error())
 		e.stepPull(now, s, transfer.Cancel{Cause: ev.Cause})
 	case s.lends():
 		e.stepLend(now, s, transfer.Cancel{Cause: ev.Cause})
@@ -402,6 +403,7 @@ func (e *Engine) leave(s *seq) {
 func (e *Engine) release(s *seq) {
 	if s.pull != nil {
 		s.letGo = true // something is still being read into the blocks
+		e.stepPull(e.now, s, transfer.Cancel{Cause: fmt.Errorf("%w: the request has ended", transfer.ErrCancelled)})
 		return
 	}
 	e.unclaim(e.now, s)

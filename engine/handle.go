@@ -67,7 +67,7 @@ func (e *Engine) usable(h *Handle, prompt []int32) (int, error) {
 	case h.Tokens == n:
 		agreed = n
 	}
-	if agreed == 0 {
+	if agreed <= 0 { // a handle may count in any way
 		return 0, ErrOtherPrompt
 	}
 	if agreed == n && h.Tokens == n {

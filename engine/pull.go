@@ -196,17 +196,21 @@ func (e *Engine) computeHere(s *seq) {
 	}
 }
 
-// dismiss tells the holder that its KV is not wanted from us (LEASE-21).
+// dismiss tells the holder, once, that its KV is not wanted from us (LEASE-21). A pull that has
+// reached it does so itself.
 func (e *Engine) dismiss(now int64, s *seq, status wire.Status, why string) {
 	e.unclaim(now, s)
 	h := s.req.Pull
-	if h == nil || h.Turn || s.pull != nil || s.dismissed {
+	reached := s.pull != nil && s.pull.Peer() != (wire.Life{})
+	if h == nil || h.Turn || reached || s.dismissed {
 		return
 	}
 	s.dismissed = true
 	m := &wire.Complete{Lease: s.lease, Status: status, Reason: why}
 	if _, up := e.peers.up[h.Life]; up {
 		e.emit(transfer.Notify{Peer: h.Life, Msg: m})
+	} else if _, replaced := e.peers.addrs[h.Addr]; replaced {
+		return // another process answers there
 	} else if list := e.pull.tell[h.Addr]; len(list) < maxPending {
 		e.pull.tell[h.Addr] = append(list, pending{h.Life, m})
 		e.connect(h.Addr)
@@ -329,7 +333,7 @@ func (e *Engine) closePull(now int64, s *seq) {
 	e.unclaim(now, s)
 	e.recv.remove(s, s.epoch)
 	e.pull.open--
-	s.pull = nil
+	s.pull, s.dismissed = nil, true
 }
 
 // pulled goes on behind what was read and proved. What is left of the prompt is computed here,

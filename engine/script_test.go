@@ -31,15 +31,18 @@ func TestEngine(t *testing.T) {
 }
 
 type script struct {
-	e   *Engine
-	cfg Config
-	now int64
-	out []Work // the pass that is out
+	e       *Engine
+	cfg     Config
+	now     int64
+	out     []Work             // the pass that is out
+	handles map[string]*Handle // that requests of this script's engines ended with, by request
 }
 
 // newScript reads: engine role=.. [windows=(0,..)] [state=BYTES] [blocks=(N,..)] [grow] [reuse]
 // [seqs=4] [waiting=8] [chunk=N] [monolithic] [context=64] [no-fencing] [checksum]. A block holds
-// 4 tokens. Without chunk= prompts are not cut. state= adds a recurrent group.
+// 4 tokens. Without chunk= prompts are not cut. state= adds a recurrent group. For leases: [slots=N]
+// [lease=6s] [verify] [recompute] [threshold=N] [turns=DURATION] [read-only]; nonces are 1, 2, 3..,
+// and our life is named by life=, or by the role's first letter.
 func newScript(t *testing.T, d *datadriven.TestData) *script {
 	windows := ints(t, d, "windows", 0)
 	cfg := Config{
@@ -52,6 +55,7 @@ func newScript(t *testing.T, d *datadriven.TestData) *script {
 		Ends: []int32{0, 26}, Text: letter, Fencing: !d.HasArg("no-fencing"), Checksum: d.HasArg("checksum"),
 		Grow: d.HasArg("grow"), Reuse: d.HasArg("reuse"),
 	}
+	leaseConfig(t, d, &cfg)
 	if d.HasArg("state") {
 		cfg.Layout.Groups = append(cfg.Layout.Groups, kvcache.LayerGroup{Layers: []int{len(windows)}, StateBytes: arg(t, d, "state", 0)})
 	}
@@ -62,7 +66,7 @@ func newScript(t *testing.T, d *datadriven.TestData) *script {
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	return &script{e: e, cfg: cfg}
+	return &script{e: e, cfg: cfg, handles: map[string]*Handle{}}
 }
 
 // letter is a token's text: 1 is a, 26 is z. Tokens 0 and 26 end an answer; 0 has no text.
@@ -82,8 +86,12 @@ func (s *script) line(t *testing.T, d *datadriven.TestData) {
 		}
 		s.now = int64(v)
 	}
-	if d.Cmd == "tick" {
+	switch d.Cmd {
+	case "tick":
 		s.e.Tick(s.now)
+		return
+	case "handle":
+		s.handle(t, d)
 		return
 	}
 	s.e.Step(s.now, s.event(t, d))
@@ -99,14 +107,21 @@ func (s *script) event(t *testing.T, d *datadriven.TestData) Event {
 		return Abort{ID: arg(t, d, "id", ""), Cause: fmt.Errorf("%w: the client left", transfer.ErrCancelled)}
 	case "computed": // computed [tokens=(..)] [err=..]: every sample is token 1 unless told
 		return s.computed(ints(t, d, "tokens"), cause)
-	case "peer-up": // peer-up [addr=..] [peer=..]
-		return PeerUp{Addr: arg(t, d, "addr", ""), Peer: peer, PoolBlocks: s.cfg.Blocks}
+	case "peer-up": // peer-up [addr=..] [peer=..] [slots=8] [lease=6s]
+		return PeerUp{
+			Addr: arg(t, d, "addr", ""), Peer: peer, PoolBlocks: s.cfg.Blocks,
+			Slots: arg(t, d, "slots", 8), LeaseDuration: int64(duration(t, d, "lease", 6*time.Second)),
+		}
 	case "connect-failed":
 		return ConnectFailed{Addr: arg(t, d, "addr", ""), Err: cause}
 	case "peer-lost":
 		return PeerLost{Peer: peer, Err: cause}
 	case "copied": // copied copy=N [err=..]
 		return CopyDone{ID: arg(t, d, "copy", uint64(0)), Err: cause}
+	case "slots-read": // slots-read read=N [values=(..)] [err=..]
+		return SlotsRead{ID: arg(t, d, "read", uint64(0)), Values: int64s(ints(t, d, "values")), Err: cause}
+	case "forget": // forget id=.. nonce=N
+		return Forget{Request: arg(t, d, "id", ""), Nonce: arg(t, d, "nonce", uint64(0))}
 	case "verified": // verified [epoch=1] [slice=0] [sum=N]
 		return Verified{Epoch: arg(t, d, "epoch", uint64(1)), Slice: arg(t, d, "slice", 0), Sum: arg(t, d, "sum", uint32(0))}
 	case "revoked": // revoked epoch=N
@@ -116,11 +131,18 @@ func (s *script) event(t *testing.T, d *datadriven.TestData) Event {
 }
 
 // request reads: submit id=.. [leg=prefill|decode] prompt=N [max=3] [from=ADDR] [stop=(..)]
-// [ignore-eos]
+// [ignore-eos] [hold] [attempt=N] [pull=NAME]
+// where NAME is a handle's.
 func (s *script) request(t *testing.T, d *datadriven.TestData) Request {
 	r := Request{
 		ID: arg(t, d, "id", "a"), Peer: arg(t, d, "from", ""), Tokens: tokensOf(arg(t, d, "prompt", 1)),
 		MaxTokens: arg(t, d, "max", 3), IgnoreEOS: d.HasArg("ignore-eos"), Logprobs: -1,
+	}
+	r.Hold, r.Attempt = d.HasArg("hold"), arg(t, d, "attempt", uint32(0))
+	if name := arg(t, d, "pull", ""); name != "" {
+		if r.Pull = s.handles[name]; r.Pull == nil {
+			d.Fatalf(t, "no handle %s", name)
+		}
 	}
 	if a, ok := d.Arg("stop"); ok {
 		r.Stop = a.Vals
@@ -150,7 +172,7 @@ func (s *script) computed(tokens []int, err error) Computed {
 	return ev
 }
 
-// message reads: register id=.. prompt=N [epoch=7] [task=3] [dst-start=N] [hash=other]
+// message reads what leaseMessage does, and: register id=.. prompt=N [epoch=7] [task=3] [read]
 // | withdraw id=.. [epoch=7] | progress [task=0] [epoch=1]
 // | result [task=0] [epoch=1] [slice=0] [last=COUNT] [token=N] [cached=N] [blocks=(FROM,TO)]
 // [sum=N] [status=..] [drained]
@@ -161,7 +183,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) wire.Message {
 		n := arg(t, d, "prompt", 1)
 		m := &wire.Register{
 			Request: id, Task: arg(t, d, "task", uint32(3)), Epoch: arg(t, d, "epoch", uint64(7)),
-			PromptLen: uint32(n), TokenHash: wire.TokenHash(tokensOf(n)),
+			PromptLen: uint32(n), TokenHash: wire.TokenHash(tokensOf(n)), Read: d.HasArg("read"),
 		}
 		for _, g := range s.cfg.Layout.Groups {
 			var list []int32
@@ -182,8 +204,7 @@ func (s *script) message(t *testing.T, d *datadriven.TestData) wire.Message {
 	case "result":
 		return resultOf(t, d, id)
 	}
-	d.Fatalf(t, "unknown command %s", d.Cmd)
-	return nil
+	return leaseMessage(t, d, id)
 }
 
 func resultOf(t *testing.T, d *datadriven.TestData, id string) *wire.Result {

@@ -17,6 +17,9 @@ func (s *script) show() string {
 		if c, ok := o.(Compute); ok {
 			s.out = c.Batch
 		}
+		if f, ok := o.(Finish); ok && f.Handle != nil {
+			s.keep(f.Handle)
+		}
 		if _, ok := o.(Record); !ok {
 			fmt.Fprintln(&b, showOutput(o))
 		}
@@ -26,7 +29,19 @@ func (s *script) show() string {
 	for _, n := range []struct {
 		name  string
 		count int
-	}{{"sending", c.Send}, {"receiving", c.Receive}, {"parked", c.Parked}} {
+	}{
+		{"sending", c.Send},
+		{"receiving", c.Receive},
+		{"parked", c.Parked},
+		{"offered", c.Offers},
+		{"pulling", c.Pull},
+		{"leased", c.Leases},
+		{"turns", c.Turns},
+		{"turn blocks", c.TurnBlocks},
+		{"slots", s.e.lend.slots.InUse()},
+		{"claims", len(s.e.pull.claims)},
+		{"to tell", s.toTell()},
+	} {
 		if n.count > 0 {
 			fmt.Fprintf(&b, ", %d %s", n.count, n.name)
 		}
@@ -35,6 +50,14 @@ func (s *script) show() string {
 		fmt.Fprintf(&b, ", deadline %v", time.Duration(d))
 	}
 	return b.String() + "\n"
+}
+
+// toTell is how many messages wait for a connection.
+func (s *script) toTell() (n int) {
+	for _, list := range s.e.pull.tell {
+		n += len(list)
+	}
+	return n
 }
 
 func showOutput(o Output) string {
@@ -64,7 +87,7 @@ func showOutput(o Output) string {
 	case transfer.Drop:
 		return fmt.Sprintf("drop %s: %v", lifeName(o.Peer), o.Err)
 	}
-	return fmt.Sprintf("%#v", o)
+	return showLeaseOutput(o)
 }
 
 // showBatch prints of each request the positions it computes, and which it draws a token for.
@@ -97,6 +120,9 @@ func showFinish(f Finish) string {
 	if f.Cached > 0 {
 		s += fmt.Sprintf(", %d cached", f.Cached)
 	}
+	if f.Handle != nil {
+		s += ", " + showHandle(f.Handle)
+	}
 	return s
 }
 
@@ -115,13 +141,17 @@ func showMessage(m wire.Message) string {
 		}
 		return s + ")"
 	case *wire.Register:
-		return fmt.Sprintf("register(%s task %d epoch %d prompt %d blocks %v)", m.Request, m.Task, m.Epoch, m.PromptLen, m.Blocks)
+		reading := ""
+		if m.Read {
+			reading = " to read"
+		}
+		return fmt.Sprintf("register(%s task %d epoch %d prompt %d blocks %v%s)", m.Request, m.Task, m.Epoch, m.PromptLen, m.Blocks, reading)
 	case *wire.Withdraw:
 		return fmt.Sprintf("withdraw(%s epoch %d: %s)", m.Request, m.Epoch, short(m.Reason))
 	case *wire.Progress:
 		return fmt.Sprintf("progress(%s task %d epoch %d)", m.Request, m.Task, m.Epoch)
 	}
-	return fmt.Sprintf("%#v", m)
+	return showLeaseMessage(m)
 }
 
 // lifeName undoes life.
