@@ -30,6 +30,12 @@ func (p *proc) holdings() []string {
 		if h.Send != nil {
 			s += ", send " + h.Send.Phase()
 		}
+		if h.Offer != nil {
+			s += ", offer " + h.Offer.Phase()
+		}
+		if h.Pull != nil {
+			s += ", pull " + h.Pull.Phase()
+		}
 		if h.Receive != nil {
 			s += ", receive " + h.Receive.Phase()
 		}
@@ -75,6 +81,9 @@ func (w *world) probe() {
 		for _, d := range w.nodes {
 			if p.role == engine.Prefill && d.role == engine.Decode {
 				w.probeOne(Request{Prefill: p.name, Decode: d.name})
+				if w.plan.Cluster.Slots > 0 && !w.plan.Cluster.recurrent() {
+					w.probeOne(Request{Prefill: p.name, Decode: d.name, Hold: true})
+				}
 			}
 		}
 	}
@@ -109,6 +118,14 @@ func (w *world) checkIdle() {
 		}
 		if len(p.grants) > 0 {
 			w.fail("no leak", "%s is idle and epoch %d is open", n.name, p.grants[0].epoch)
+		}
+		for slot, v := range p.slots {
+			if v != 0 {
+				w.fail("no leak", "%s is idle and lease slot %d holds %x", n.name, slot, v)
+			}
+		}
+		if len(p.reading) > 0 {
+			w.fail("no leak", "%s is idle and a read is in flight", n.name)
 		}
 		w.checkAnswers(p)
 		for _, l := range p.links {

@@ -31,6 +31,8 @@ const (
 	sendMachine    = "send"
 	receiveMachine = "receive"
 	requestMachine = "request"
+	offerMachine   = "offer"
+	pullMachine    = "pull"
 	nowhere        = "-"
 )
 
@@ -104,6 +106,26 @@ func eventName(s engine.Watched) string {
 			return "copy failed"
 		}
 		return "copied"
+	case transfer.ReadDone:
+		if ev.Err != nil {
+			return "read failed"
+		}
+		return "read"
+	case transfer.SlotRead:
+		if ev.Err != nil {
+			return "slot read failed"
+		}
+		return "slot read"
+	case transfer.Announced:
+		if ev.Msg.Last {
+			return "last announced"
+		}
+		return "announced"
+	case transfer.Completed:
+		if ev.Status == wire.StatusOK {
+			return "completed"
+		}
+		return "given up"
 	case transfer.ResultCame:
 		switch {
 		case ev.Msg.Status == wire.StatusOK:
@@ -128,6 +150,11 @@ var plainEvents = map[string]string{
 	"transfer.ProgressCame": "progress",
 	"transfer.Verified":     "verified",
 	"transfer.Revoked":      "revoked",
+	"transfer.PullReady":    "ready",
+	"transfer.LeaseRefused": "refused",
+	"transfer.Expired":      "expired",
+	"transfer.Slotted":      "slotted",
+	"transfer.Claimed":      "claimed",
 }
 
 // observe counts how the engine's requests moved in a step.

@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"strings"
+
+	"kvferry/engine"
 )
 
 // trigger is a fault that waits.
@@ -88,6 +90,8 @@ func (w *world) fire(t *trigger) {
 		w.breakLinks(w.nodeNamed(f.Node), w.nodeNamed(f.Peer))
 	case Slow:
 		w.slowDown(f)
+	case Mute, Lag, Echo:
+		w.disturb(f)
 	default:
 		w.strikeNode(w.nodeNamed(f.Node), f)
 	}
@@ -136,8 +140,8 @@ func (w *world) cancel(f Fault) {
 		w.answer(r, errHungUp)
 		return
 	}
-	for i, l := range r.legs {
-		if i == len(r.legs)-1 == (f.Leg == "decode") {
+	for _, l := range r.legs {
+		if (l.kind != engine.PrefillLeg) == (f.Leg == "decode") {
 			w.abort(l, errOperator)
 		}
 	}
@@ -169,7 +173,7 @@ func (w *world) heal() {
 	for _, row := range w.paths {
 		for _, p := range row {
 			if p != nil {
-				p.blockedUntil, p.slow = 0, 1
+				p.blockedUntil, p.slow, p.beats = 0, 1, beatFault{}
 			}
 		}
 	}

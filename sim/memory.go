@@ -37,6 +37,7 @@ type holder struct {
 	request int
 	logical int // its number in the request; -1 if it is held to be copied
 	uses    int // passes and copies of the request that touch it now
+	reads   int // reads into it that have not ended
 	seen    int // the last audit that found it
 }
 
@@ -114,6 +115,13 @@ func (p *proc) audit(held []engine.Held) {
 			m.hold(c.Group, c.From, r, -1)
 		}
 	}
+	for _, t := range p.turns {
+		for g, table := range t.tables {
+			for i, b := range table.Blocks {
+				m.hold(g, b, t.request, table.First+i)
+			}
+		}
+	}
 	free := 0
 	for g := range m.groups {
 		for b := range m.groups[g].slots {
@@ -159,7 +167,7 @@ func (m *memory) letGo(g int, b kvcache.BlockID, s *slot) {
 }
 
 func (p *proc) checkReleased(g int, b kvcache.BlockID, h holder) {
-	if h.uses > 0 {
+	if h.uses > 0 || h.reads > 0 {
 		p.w.fail("no touch after release", "%s: %s releases block %d of group %d while it is in use", p.node.name, p.w.id(h.request), b, g)
 	}
 	for _, gr := range p.grants {

@@ -23,6 +23,12 @@ func (p *proc) notify(to wire.Life, m wire.Message) {
 	w.trace.mark(p.node, "control", describe(m), w.now)
 	payload := m.Append(nil)
 	_, other := e.l.side(p)
+	if ack, ok := m.(*wire.HeartbeatAck); ok {
+		p.renewed(to, ack)
+	}
+	if e.disturbs(other, point, payload) {
+		return
+	}
 	struck := w.strikes(r, point)
 	nth := uint64(w.passed[pointKey{r, point}])
 	at := w.now + w.plan.Cluster.Latency + w.jitter('m', uint64(p.node.index)<<32|uint64(r), nth<<8|uint64(point[0]))
@@ -142,32 +148,25 @@ func describe(m wire.Message) string {
 		return fmt.Sprintf("register %s task %d epoch %d", m.Request, m.Task, m.Epoch)
 	case *wire.Withdraw:
 		return fmt.Sprintf("withdraw %s epoch %d: %s", m.Request, m.Epoch, m.Reason)
-	case *wire.Progress:
-		return fmt.Sprintf("progress %s", m.Request)
 	case *wire.Heartbeat:
-		full := ""
-		if m.Full {
-			full = ", all of them"
-		}
-		return fmt.Sprintf("heartbeat %d: %d joined, %d left%s", m.Version, len(m.Joined), len(m.Left), full)
+		return "heartbeat" + describeSet(m)
 	case *wire.HeartbeatAck:
-		s := fmt.Sprintf("heard %d", m.Version)
-		if m.Resync {
-			s += ", wants all of them"
-		}
-		for _, r := range m.Refused {
-			s += fmt.Sprintf(", refuses %s: %s", r.Lease.Request, r.Reason)
+		return describeAck(m)
+	case *wire.Complete:
+		s := fmt.Sprintf("complete %s attempt %d %s", m.Lease.Request, m.Lease.Attempt, m.Status)
+		if m.Reason != "" {
+			s += ": " + m.Reason
 		}
 		return s
-	case *wire.Complete:
-		return fmt.Sprintf("complete %s nonce %d: %s", m.Lease.Request, m.Lease.Nonce, m.Status)
 	case *wire.Announce:
 		return fmt.Sprintf("announce %s slice %d", m.Request, m.Slice)
 	case *wire.Clock:
 		if m.Answered {
-			return fmt.Sprintf("its clock is %d", m.Now)
+			return "the clock"
 		}
-		return "asks for the clock"
+		return "what does the clock show"
+	case *wire.Progress:
+		return fmt.Sprintf("progress %s", m.Request)
 	case *wire.Result:
 		s := fmt.Sprintf("result %s slice %d %s", m.Request, m.Slice, m.Status)
 		if m.Last {

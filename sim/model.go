@@ -41,8 +41,12 @@ type sequence struct {
 // newSequence draws a prompt behind what it has in common with another one, and computes its
 // answer: the aggregated run in a few lines.
 func newSequence(seed uint64, request int, r Request, alike []int32) *sequence {
-	s := &sequence{prompt: r.Prompt}
-	for i := range r.Prompt {
+	n := r.Prompt
+	if r.After > 0 {
+		n += len(alike)
+	}
+	s := &sequence{prompt: n}
+	for i := range n {
 		if i < len(alike) {
 			s.push(alike[i])
 			continue

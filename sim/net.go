@@ -23,6 +23,7 @@ var (
 type path struct {
 	blockedUntil int64
 	slow         int64 // factor on a block's time
+	beats        beatFault
 }
 
 // link is a connection between two processes. Each end knows it for up or lost by itself.
@@ -256,6 +257,7 @@ func (l *link) down(p *proc, err error) {
 		c.end(fmt.Errorf("peer lost: %w", err))
 	}
 	mine.stopLanding()
+	p.stopReads(mine, err)
 	p.deliverOf(mine, engine.PeerLost{Peer: other.p.life, Err: err})
 	l.loses(other)
 }

@@ -36,6 +36,8 @@ type proc struct {
 	// known are the links whose PeerUp the engine took last.
 	known  []*end
 	tickAt int64
+	offset int64 // what its clock showed when the run began
+	drift  int64 // ppm
 
 	pass     *pass
 	passFail bool // the next pass fails
@@ -47,6 +49,12 @@ type proc struct {
 	held   []engine.Held // what the engine holds, after the last step
 
 	submitted, finished map[int]int // by request
+
+	slots   []int64 // the lease slots, as peers read them
+	turns   []keptTurn
+	sets    map[wire.Life]*leased // what peers claim
+	beat    *wire.Heartbeat       // that the engine is being told of
+	reading []*fetch
 }
 
 func (w *world) makeNodes() {
@@ -86,8 +94,14 @@ func (w *world) start(n *node) {
 	p := &proc{
 		w: w, node: n, tickAt: never,
 		owners: map[uint64]int{}, submitted: map[int]int{}, finished: map[int]int{},
+		slots: make([]int64, w.plan.Cluster.Slots), sets: map[wire.Life]*leased{},
 	}
+	binary.LittleEndian.PutUint32(p.life[:], uint32(n.index))
+	binary.LittleEndian.PutUint32(p.life[4:], uint32(n.lives))
+	binary.LittleEndian.PutUint64(p.life[8:], mix2(w.plan.Seed, uint64(n.index)<<32|uint64(n.lives)))
+	p.setClock()
 	cfg := w.plan.Cluster.engine(n.role, w.layout)
+	cfg.Life, cfg.Draw = p.life, p.drawNonce()
 	shards, err := w.layout.Shards(cfg.Parallel)
 	if err == nil {
 		p.mem = newMemory(p, w.layout, shards, cfg.Blocks)
@@ -97,9 +111,6 @@ func (w *world) start(n *node) {
 	if err != nil {
 		panic(err) // Validate has tried it
 	}
-	binary.LittleEndian.PutUint32(p.life[:], uint32(n.index))
-	binary.LittleEndian.PutUint32(p.life[4:], uint32(n.lives))
-	binary.LittleEndian.PutUint64(p.life[8:], mix2(w.plan.Seed, uint64(n.index)<<32|uint64(n.lives)))
 	n.proc = p
 	n.procs = append(n.procs, p)
 	w.note("start", n.index, n.lives, 0)
@@ -115,9 +126,11 @@ func (c Cluster) engine(role engine.Role, l kvcache.Layout) engine.Config {
 		MaxSeqs: c.Seqs, MaxWaiting: c.Queue, Chunked: c.Chunk > 0, ChunkTokens: c.Chunk,
 		Pipelined: c.Pipelined && role == engine.Prefill, Checksum: c.Checksum, Fencing: c.Fencing,
 		Grow: c.PrefillGrow, Reuse: c.PrefillReuse,
-		LeaseDuration: c.lease(), Slots: c.Slots,
 		Timeout: c.Timeout, Context: 1 << 16, Ends: []int32{endToken},
-		Text: func(int32) []byte { return []byte{'x'} },
+		Text:          func(int32) []byte { return []byte{'x'} },
+		LeaseDuration: c.lease(), Slots: c.Slots, TurnTTL: c.TurnTTL, VerifyLeases: !c.Unverified,
+		Recompute: c.Recompute, RecomputeThreshold: c.Threshold, ReadOnly: c.ReadOnly,
+		Draw: func() uint64 { return 1 },
 	}
 	blocks := c.PrefillBlocks
 	if role == engine.Decode {
@@ -127,14 +140,6 @@ func (c Cluster) engine(role engine.Role, l kvcache.Layout) engine.Config {
 		cfg.Blocks = append(cfg.Blocks, blocks)
 	}
 	return cfg
-}
-
-// lease is how long a lease lasts.
-func (c Cluster) lease() int64 {
-	if c.Lease > 0 {
-		return c.Lease
-	}
-	return c.Timeout
 }
 
 func (c Cluster) parallel(role engine.Role) kvcache.Parallel {
@@ -168,8 +173,13 @@ func (p *proc) loop() {
 		p.know(p.inbox[0])
 		p.inbox = p.inbox[1:]
 		p.w.note(fmt.Sprintf("%T", ev), p.node.index, 0, 0)
-		p.eng.Step(p.w.now, ev)
+		if m, ok := ev.(engine.Message); ok {
+			p.beat, _ = m.Msg.(*wire.Heartbeat)
+		}
+		p.forgetSet(ev)
+		p.eng.Step(p.clock(), ev)
 		p.follow()
+		p.beat = nil
 	}
 }
 
@@ -184,13 +194,14 @@ func (p *proc) tick(at int64) {
 	}
 	p.tickAt = never
 	p.w.note("tick", p.node.index, 0, 0)
-	p.eng.Tick(p.w.now)
+	p.eng.Tick(p.clock())
 	p.follow()
 }
 
 // follow checks what a step did and carries out what it asks for.
 func (p *proc) follow() {
 	outputs := p.eng.Outputs()
+	p.setSlots(outputs)
 	held := p.eng.Held()
 	p.audit(held)
 	p.observe(held)
@@ -200,7 +211,7 @@ func (p *proc) follow() {
 		}
 		p.carryOut(o)
 	}
-	if d := p.eng.Deadline(); d < p.tickAt {
+	if d := p.instant(p.eng.Deadline()); d < p.tickAt {
 		p.wake(max(d, p.w.now))
 	}
 }
@@ -222,6 +233,12 @@ func (p *proc) carryOut(o engine.Output) {
 		p.copyOut(o)
 	case engine.Verify:
 		p.verify(o)
+	case engine.Read:
+		p.read(o)
+	case engine.ReadSlots:
+		p.readSlots(o)
+	case engine.SetSlot:
+		// done by setSlots
 	case engine.Token:
 		p.w.tokenOut(p, o)
 	case engine.Finish:
@@ -229,7 +246,7 @@ func (p *proc) carryOut(o engine.Output) {
 	case engine.Record:
 		p.w.recordOut(p, o)
 	case engine.Noted:
-		p.w.note("noted", p.node.index, int(o.What), o.Blocks)
+		p.noted(o)
 	case transfer.Grant:
 		p.grant(o)
 	case transfer.Revoke:

@@ -75,6 +75,9 @@ func (p *proc) touchBlock(r, g int, b kvcache.BlockID, d int) {
 		p.w.fail("no touch after release", "%s: a pass of %s uses block %d of group %d, which is not its own", p.node.name, p.w.id(r), b, g)
 		return
 	}
+	if h.reads > 0 {
+		p.w.fail("no touch after release", "%s: a pass of %s uses block %d of group %d, which is being read into", p.node.name, p.w.id(r), b, g)
+	}
 	h.uses += d
 }
 

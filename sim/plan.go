@@ -51,11 +51,21 @@ type Cluster struct {
 	// one of them.
 	Lanes     int
 	BlockTime int64
-	// Lease is kv_lease_duration, Timeout if 0, and Slots kv_lease_slots.
-	Lease int64
-	Slots int
 	// Pass is how long a forward pass takes, and PassToken what each token adds.
 	Pass, PassToken int64
+	// Lease is kv_lease_duration (0: Timeout), Slots kv_lease_slots, TurnTTL
+	// decoder_kv_blocks_ttl.
+	Lease, TurnTTL int64
+	Slots          int
+	// Unverified: kv_lease_verification is false. Recompute: kv_load_failure_policy is
+	// recompute. Threshold is kv_recompute_threshold.
+	Unverified, Recompute bool
+	Threshold             int
+	// ReadOnly: the agents cannot write, so decode engines read what is announced to them.
+	ReadOnly bool
+	// Drift is how far the processes' clocks run from the true one, in parts per million, at
+	// most; with it each also begins at an instant of its own, hours apart. 0: all are alike.
+	Drift int
 }
 
 // Request is one request of a run; requests are named r1, r2, ... in order.
@@ -72,6 +82,17 @@ type Request struct {
 	// Prefill and Decode are the legs' nodes. Without Prefill the request runs whole on the
 	// Decode node.
 	Prefill, Decode string
+	// Hold: the router posts the decode leg when the prefill leg has given a handle
+	// (context_first).
+	Hold bool
+	// Twin is another decode node that gets the same handle at the same time, Second one that
+	// gets it when the first has failed or died. Newer: the twin is a newer attempt.
+	Twin, Second string
+	Newer        bool
+	// After is the request (from 1) whose conversation this one goes on with: it begins with
+	// that one's prompt and answer, or the first Alike tokens of them, and Prompt counts only
+	// what is new; it comes At after the end of that one.
+	After int
 }
 
 // Kind is what a fault does.
@@ -93,6 +114,9 @@ const (
 	Lose      Kind = "lose"      // message: it never comes
 	Corrupt   Kind = "corrupt"   // message: a broken peer sent it with a field wrong
 	Garble    Kind = "garble"    // block: a byte of it changes on its way
+	Mute      Kind = "mute"      // heartbeats and their answers between Node and Peer are lost for For
+	Lag       Kind = "lag"       // they come Lateness later, for For, and what is behind them before
+	Echo      Kind = "echo"      // they come again Lateness later, for For
 )
 
 // Fault is one thing that goes wrong.
@@ -115,6 +139,8 @@ type Fault struct {
 	// Host: the whole machine of a crashed node is gone, so that nobody tells its peers.
 	Host bool
 	By   int
+	// Lateness is how much later a Lag or an Echo has heartbeats come.
+	Lateness int64
 	// Field is what a Corrupt changes.
 	Field string
 }
@@ -140,6 +166,8 @@ const (
 	AtEnding   Point = "ending"   // message: the sender tells of the end
 	AtToken    Point = "token"    // a token is drawn
 	AtFinish   Point = "finish"   // a leg gave its terminal answer
+	AtPull     Point = "pull"     // a reader begins to read a block
+	AtSlots    Point = "slots"    // a reader looks at the request's lease slot
 
 	AtComplete Point = "complete" // message: a reader is done with the lease
 	AtAnnounce Point = "announce" // message: a slice can be read
@@ -193,7 +221,10 @@ func (p Plan) quiet() bool {
 func (p Plan) wire() int64 {
 	n := 0
 	for _, r := range p.Requests {
-		n += ceilDiv(r.Prompt, p.Cluster.BlockTokens) * len(p.Cluster.Windows)
+		n += ceilDiv(p.prompt(r), p.Cluster.BlockTokens) * len(p.Cluster.Windows)
+		if r.Twin != "" {
+			n *= 2
+		}
 	}
 	ranks := max(1, p.Cluster.PrefillTensor) * max(1, p.Cluster.PrefillStages)
 	return int64(n*ranks) * p.Cluster.BlockTime
@@ -205,7 +236,14 @@ func (p Plan) ample() bool {
 	c := p.Cluster
 	blocks := 0
 	for _, r := range p.Requests {
-		blocks += ceilDiv(r.Prompt+r.Max, c.BlockTokens) + 1 // one for a hit inside a block
+		n := ceilDiv(p.prompt(r)+r.Max, c.BlockTokens) + 1 // one for a hit inside a block
+		if r.Twin != "" || r.Second != "" {
+			n *= 2
+		}
+		blocks += n
+	}
+	if (p.holds() || c.ReadOnly) && (c.Slots < 2*len(p.Requests) || c.lease() < ampleLease*(c.Latency+c.Jitter)) {
+		return false
 	}
 	return blocks <= min(c.PrefillBlocks, c.DecodeBlocks) && len(p.Requests) <= min(c.Seqs, c.Queue)
 }
@@ -216,7 +254,7 @@ func (p Plan) ample() bool {
 func (p Plan) horizon() int64 {
 	end := int64(0)
 	for _, r := range p.Requests {
-		end = max(end, r.At+max(r.Skew, -r.Skew))
+		end += r.At + max(r.Skew, -r.Skew)
 	}
 	for _, f := range p.Faults {
 		end = max(end, f.At)
@@ -224,7 +262,7 @@ func (p Plan) horizon() int64 {
 	for _, f := range p.Faults {
 		end += f.After + f.For
 	}
-	return end + int64(len(p.Requests)+2)*4*(p.Cluster.Timeout+p.Cluster.DeadAfter)
+	return end + int64(len(p.Requests)+2)*4*(p.Cluster.Timeout+p.Cluster.DeadAfter+p.Cluster.Lease) + p.Cluster.TurnTTL + retrySpan
 }
 
 // Validate reports the first thing in a plan that cannot be run.
@@ -250,8 +288,16 @@ func (p Plan) Validate() error {
 		if r.Prompt < 1 || r.Max < 1 {
 			return fmt.Errorf("request r%d: prompt and max must be above 0", i+1)
 		}
-		if !c.has(r.Decode) || (r.Prefill != "" && !c.has(r.Prefill)) {
-			return fmt.Errorf("request r%d: no such node in the cluster", i+1)
+		for j, name := range []string{r.Decode, r.Prefill, r.Twin, r.Second} {
+			if !c.has(name) && (j == 0 || name != "") {
+				return fmt.Errorf("request r%d: no such node in the cluster", i+1)
+			}
+		}
+		if r.After < 0 || r.After > i {
+			return fmt.Errorf("request r%d: want an earlier one to go on from", i+1)
+		}
+		if (r.Twin != "" || r.Second != "") && !r.Hold || r.Hold && r.Prefill == "" || r.Twin == r.Decode {
+			return fmt.Errorf("request r%d: only a held prompt has a second reader, on another node", i+1)
 		}
 	}
 	for i, f := range p.Faults {
@@ -265,7 +311,7 @@ func (p Plan) Validate() error {
 func (p Plan) checkFault(f Fault) error {
 	c := p.Cluster
 	switch f.Kind {
-	case Partition, Drop, Slow:
+	case Partition, Drop, Slow, Mute, Lag, Echo:
 		if !c.has(f.Node) || !c.has(f.Peer) || f.Node == f.Peer {
 			return fmt.Errorf("want two nodes")
 		}

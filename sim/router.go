@@ -26,6 +26,12 @@ type request struct {
 	over  bool // answered, or nobody waits for it any more
 	err   error
 	ended int64
+	// handle is that of a held prompt, attempt the newest at reading it, second says that the
+	// second reader has been asked, and turn is the handle that the answer left.
+	handle  *engine.Handle
+	attempt uint32
+	second  bool
+	turn    *engine.Handle
 }
 
 // leg is one engine's part of a request.
@@ -36,6 +42,8 @@ type leg struct {
 	proc  *proc // once it was submitted
 	done  bool  // terminal answer, or none can come
 	drawn int   // tokens that came
+	// attempt is the router's, of a leg that reads a held prompt.
+	attempt uint32
 }
 
 func (w *world) id(r int) string { return w.requests[r].id }
@@ -56,10 +64,16 @@ func (w *world) addRequest(plan Request) *request {
 		other := w.requests[like].seq
 		alike = other.tokens[:min(plan.Alike, other.prompt)]
 	}
+	if plan.After > 0 {
+		alike = w.requests[plan.After-1].seq.tokens
+		if plan.Alike > 0 {
+			alike = alike[:min(plan.Alike, len(alike))]
+		}
+	}
 	r.seq = newSequence(w.plan.Seed, r.index, plan, alike)
 	if plan.Prefill == "" {
 		r.legs = []*leg{{r: r, kind: engine.Whole, node: w.nodeNamed(plan.Decode)}}
-	} else {
+	} else if r.legs = []*leg{{r: r, kind: engine.PrefillLeg, node: w.nodeNamed(plan.Prefill)}}; !plan.Hold {
 		r.legs = []*leg{
 			{r: r, kind: engine.PrefillLeg, node: w.nodeNamed(plan.Prefill)},
 			{r: r, kind: engine.DecodeLeg, node: w.nodeNamed(plan.Decode)},
@@ -71,6 +85,9 @@ func (w *world) addRequest(plan Request) *request {
 
 // launch posts both legs at once, except for the skew.
 func (w *world) launch(r *request) {
+	if n := r.plan.After; n > 0 && !w.requests[n-1].over {
+		return // it comes when that one is answered
+	}
 	for _, l := range r.legs {
 		skew := int64(0)
 		if l.kind == engine.DecodeLeg {
@@ -97,10 +114,18 @@ func (w *world) submit(l *leg) {
 	p.submitted[r.index]++
 	w.logf("%s gets %s", p.node.name, r.id)
 	req := engine.Request{
-		ID: r.id, Leg: l.kind, Tokens: r.seq.tokens[:r.plan.Prompt:r.plan.Prompt], MaxTokens: r.plan.Max,
+		ID: r.id, Leg: l.kind, Tokens: r.seq.tokens[:r.seq.prompt:r.seq.prompt], MaxTokens: r.plan.Max,
 		IgnoreEOS: r.plan.IgnoreEOS, Logprobs: -1,
 	}
-	if l.kind == engine.DecodeLeg {
+	switch {
+	case l.kind == engine.PrefillLeg && r.plan.Hold:
+		req.Hold = true
+		if r.plan.After > 0 {
+			req.Pull = w.requests[r.plan.After-1].turn
+		}
+	case l.kind == engine.DecodeLeg && r.plan.Hold:
+		req.Pull, req.Attempt = r.handle, l.attempt
+	case l.kind == engine.DecodeLeg:
 		req.Peer = r.plan.Prefill
 	}
 	p.deliver(engine.Submit{Request: req})
@@ -126,9 +151,9 @@ func (w *world) tokenOut(p *proc, o engine.Token) {
 }
 
 func (r *request) legOn(p *proc) *leg {
-	for _, l := range r.legs {
-		if l.proc == p {
-			return l
+	for i := len(r.legs) - 1; i >= 0; i-- {
+		if r.legs[i].proc == p {
+			return r.legs[i]
 		}
 	}
 	return nil
@@ -145,6 +170,9 @@ func (w *world) finishOut(p *proc, o engine.Finish) {
 		return
 	}
 	l := r.legOn(p)
+	if o.Handle != nil { // the shell's part of it
+		o.Handle.Life, o.Handle.Addr = p.life, p.node.name
+	}
 	if o.Err == nil {
 		w.checkAnswer(l, o)
 	} else if errors.Is(o.Err, transfer.ErrTimeout) && !w.probing && w.plan.quiet() {
@@ -160,7 +188,10 @@ func (w *world) finishOut(p *proc, o engine.Finish) {
 		case o.Err != nil:
 			w.legFailed(l, o.Err)
 		case l.kind != engine.PrefillLeg:
+			r.turn = o.Handle
 			w.answer(r, nil)
+		case r.plan.Hold:
+			w.handed(r, o.Handle)
 		}
 	})
 }
@@ -194,6 +225,9 @@ func (w *world) hop(l *leg) int64 {
 
 func (w *world) legFailed(l *leg, err error) {
 	l.done = true
+	if w.goesOn(l) {
+		return
+	}
 	w.answer(l.r, fmt.Errorf("%s: %w", l.node.name, err))
 }
 
@@ -203,10 +237,14 @@ func (w *world) answer(r *request, err error) {
 		return
 	}
 	r.over, r.err, r.ended = true, err, w.now
-	if err == nil {
+	w.followed(r)
+	if err == nil && r.handle == nil {
 		return // the prefill leg ends by itself
 	}
-	w.logf("%s has failed: %v", r.id, err)
+	if err != nil {
+		w.logf("%s has failed: %v", r.id, err)
+		w.forget(r)
+	}
 	cause := error(errOtherLeg)
 	if errors.Is(err, errHungUp) {
 		cause = errHungUp

@@ -97,9 +97,11 @@ func (c *Cluster) fields() []field {
 		yesNo("pipelined", &c.Pipelined), yesNo("fencing", &c.Fencing),
 		duration("timeout", &c.Timeout), duration("dead", &c.DeadAfter),
 		duration("latency", &c.Latency), duration("jitter", &c.Jitter),
-		duration("lease", &c.Lease), number("slots", &c.Slots),
 		number("lanes", &c.Lanes), duration("block", &c.BlockTime),
 		duration("pass", &c.Pass), duration("token", &c.PassToken),
+		duration("lease", &c.Lease), number("slots", &c.Slots), duration("ttl", &c.TurnTTL),
+		yesNo("unverified", &c.Unverified), yesNo("recompute", &c.Recompute), number("threshold", &c.Threshold),
+		yesNo("readonly", &c.ReadOnly), number("drift", &c.Drift),
 	}
 }
 
@@ -118,10 +120,17 @@ func (r *Request) fields() []field {
 		}
 		return nil
 	}}
+	after := field{"after", func() string {
+		if r.After == 0 {
+			return ""
+		}
+		return "r" + strconv.Itoa(r.After)
+	}, func(s string) (err error) { r.After, err = requestNumber(s); return err }}
 	return []field{
 		duration("at", &r.At), duration("skew", &r.Skew), number("prompt", &r.Prompt), number("max", &r.Max),
 		number("like", &r.Like), number("alike", &r.Alike),
-		yesNo("ignore-eos", &r.IgnoreEOS), on,
+		yesNo("ignore-eos", &r.IgnoreEOS), on, yesNo("hold", &r.Hold), word("twin", &r.Twin),
+		yesNo("newer", &r.Newer), word("second", &r.Second), after,
 	}
 }
 
@@ -142,7 +151,7 @@ func (f *Fault) fields() []field {
 	return []field{
 		word("node", &f.Node), word("peer", &f.Peer), duration("at", &f.At), request, on,
 		duration("after", &f.After), duration("for", &f.For), word("leg", &f.Leg), victim, yesNo("host", &f.Host),
-		number("by", &f.By), word("field", &f.Field),
+		number("by", &f.By), duration("late", &f.Lateness), word("field", &f.Field),
 	}
 }
 

@@ -53,11 +53,13 @@ type world struct {
 	layout kvcache.Layout
 	// mapping is that of the prefill engines' ranks onto the decode engines'.
 	mapping *transfer.Mapping
-	now     int64
-	queue   queue
-	hash    uint64
-	events  int
-	bad     *Violation
+	// back is that of the decode engines' onto the prefill engines', for what those read.
+	back   *transfer.Mapping
+	now    int64
+	queue  queue
+	hash   uint64
+	events int
+	bad    *Violation
 
 	nodes    []*node
 	paths    [][]*path
@@ -106,6 +108,10 @@ func newWorld(plan Plan, keep Options) *world {
 	w.mapping, err = transfer.NewMapping(w.layout, plan.Cluster.parallel(engine.Prefill), plan.Cluster.parallel(engine.Decode))
 	if err != nil {
 		panic(err) // Validate has tried it
+	}
+	w.back, err = transfer.NewMapping(w.layout, plan.Cluster.parallel(engine.Decode), plan.Cluster.parallel(engine.Prefill))
+	if err != nil {
+		panic(err) // what maps one way maps the other
 	}
 	w.makeNodes()
 	for i := range plan.Requests {
