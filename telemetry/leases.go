@@ -39,7 +39,7 @@ func newLeases(reg prometheus.Registerer) leases {
 		afterExpiry: counter(reg, "kvferry_kv_num_notifications_after_expiry_total", "Notices that a prompt was read which came when its lease had ended."),
 		renewals:    counter(reg, "kvferry_lease_renewals_total", "Heartbeats that renewed leases, each those of a whole set."),
 		reclaimed:   counter(reg, "kvferry_lease_reclaimed_blocks_total", "Blocks that went back to their pool because a lease ended."),
-		unproved:    counters(reg, "kvferry_lease_verification_failures_total", "Pulls that were not used because the lease could not be proved, by reason.", "reason"),
+		unproved:    counters(reg, "kvferry_lease_verification_failures_total", "Loads that were not used, by reason: the lease could not be proved, or the handle or claim was refused.", "reason"),
 		turnHits:    counters(reg, "kvferry_turn_hits_total", "Turns that a handle named, by what became of them.", "outcome"),
 	}
 }
