@@ -95,6 +95,8 @@ func (e *Engine) peerLost(now int64, ev PeerLost) {
 		switch {
 		case s.recv != nil:
 			e.stepReceive(now, s, gone)
+		case s.pull != nil && s.pull.Peer() == (wire.Life{}) && s.holder == ev.Peer:
+			e.stepPull(now, s, transfer.Unreachable{Err: ev.Err}) // it waited for the holder's clock
 		case s.pull != nil:
 			e.stepPull(now, s, gone)
 		}

@@ -270,6 +270,10 @@ func (e *Engine) pullReady(now int64, s *seq, life wire.Life) {
 			return
 		}
 	}
+	if s.req.Pull == nil {
+		s.holder = life
+		e.claim(now, s) // what is announced is read under a lease too (LEASE-25)
+	}
 	p := e.peers.up[life]
 	ranks, err := transfer.NewMapping(e.cfg.Layout, p.Parallel, e.cfg.Parallel)
 	if err != nil {

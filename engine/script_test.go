@@ -107,9 +107,9 @@ func (s *script) event(t *testing.T, d *datadriven.TestData) Event {
 		return Abort{ID: arg(t, d, "id", ""), Cause: fmt.Errorf("%w: the client left", transfer.ErrCancelled)}
 	case "computed": // computed [tokens=(..)] [err=..]: every sample is token 1 unless told
 		return s.computed(ints(t, d, "tokens"), cause)
-	case "peer-up": // peer-up [addr=..] [peer=..] [slots=8] [lease=6s]
+	case "peer-up": // peer-up [addr=..] [peer=..] [slots=8] [lease=6s] [pool=(N,..)]
 		return PeerUp{
-			Addr: arg(t, d, "addr", ""), Peer: peer, PoolBlocks: s.cfg.Blocks,
+			Addr: arg(t, d, "addr", ""), Peer: peer, PoolBlocks: ints(t, d, "pool", s.cfg.Blocks...),
 			Slots: arg(t, d, "slots", 8), LeaseDuration: int64(duration(t, d, "lease", 6*time.Second)),
 		}
 	case "connect-failed":
@@ -117,7 +117,11 @@ func (s *script) event(t *testing.T, d *datadriven.TestData) Event {
 	case "peer-lost":
 		return PeerLost{Peer: peer, Err: cause}
 	case "copied": // copied copy=N [err=..]
-		return CopyDone{ID: arg(t, d, "copy", uint64(0)), Err: cause}
+		id := arg(t, d, "copy", uint64(0))
+		if _, out := s.e.copies[id]; !out {
+			d.Fatalf(t, "copy %d is not out", id)
+		}
+		return CopyDone{ID: id, Err: cause}
 	case "slots-read": // slots-read read=N [values=(..)] [err=..]
 		return SlotsRead{ID: arg(t, d, "read", uint64(0)), Values: int64s(ints(t, d, "values")), Err: cause}
 	case "forget": // forget id=.. nonce=N
