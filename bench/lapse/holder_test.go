@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"kvferry/agent"
+	"kvferry/agent/cut"
 	"kvferry/wire"
 )
 
@@ -47,9 +48,10 @@ type holder struct {
 	took   timing
 }
 
-// timing is how long the parts of a pull took, in nanoseconds.
+// timing is how long the parts of a pull took, and how many bytes its blocks have.
 type timing struct {
 	Start                time.Time
+	Bytes                uint64
 	Blocks, Slot, Pulled time.Duration
 }
 
@@ -97,7 +99,7 @@ func (h *holder) Read(t agent.Transfer) {
 		h.Agent.Read(t)
 		return
 	}
-	h.blocks, h.took.Start = t.ID, time.Now()
+	h.blocks, h.took.Start, h.took.Bytes = t.ID, time.Now(), cut.Bytes(&t)
 	n := h.order.Cut
 	h.mu.Unlock()
 	switch {
@@ -171,7 +173,7 @@ func (h *holder) completes() {
 	defer h.mu.Unlock()
 	if !h.took.Start.IsZero() {
 		h.took.Pulled = time.Since(h.took.Start)
-		h.say(fmt.Sprintf("took %d %d %d", h.took.Blocks, h.took.Slot, h.took.Pulled))
+		h.say(fmt.Sprintf("took %d %d %d %d", h.took.Bytes, int64(h.took.Blocks), int64(h.took.Slot), int64(h.took.Pulled)))
 		h.took = timing{}
 	}
 }
