@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"kvferry/transfer"
@@ -21,11 +22,41 @@ func (e *Engine) extend(now int64, s *seq, start, end int) bool {
 			continue
 		}
 		v := e.youngest()
-		if v == nil || v.number <= s.number {
+		switch {
+		case v != nil && v.number > s.number:
+			e.preempt(now, v)
+		case !e.dropReader(now, s):
 			return false
 		}
-		e.preempt(now, v)
 	}
+	return true
+}
+
+// errRoom ends a prefill whose announced blocks an older request needs.
+var errRoom = errors.New("an older request needs the blocks")
+
+// dropReader fails the youngest prefill whose blocks are announced, for the sake of the oldest
+// request that runs, if nothing else is going to give blocks back. What is announced stays until
+// its reader has all of it, so nothing less would end a wait of the two for each other (LEASE-25).
+func (e *Engine) dropReader(now int64, s *seq) bool {
+	var v *seq
+	for _, x := range e.running {
+		switch {
+		case x.number < s.number:
+			return false
+		case x.reads && x.state == prefilling && !x.inPass && x != s && (v == nil || x.number > v.number):
+			v = x
+		}
+	}
+	for _, x := range e.byID {
+		if v == nil || x.hold != nil && (x.state == computed || x.state == ended) {
+			return false
+		}
+	}
+	if v == nil {
+		return false
+	}
+	e.stepSend(now, v, transfer.Cancel{Cause: errRoom})
 	return true
 }
 

@@ -15,7 +15,7 @@ import (
 // and every message a delay of its own, pressure makes the pools so small that requests wait
 // for each other's blocks, nofence takes the agents' fence away.
 var Names = []string{
-	"cancel", "corrupt", "crash", "delay", "drop", "duplicate", "garble", "lose", "nofence",
+	"cancel", "corrupt", "crash", "delay", "drop", "duplicate", "garble", "heartbeat", "lose", "nofence",
 	"partition", "passfail", "pressure", "reorder", "slow", "stall",
 }
 
@@ -61,12 +61,16 @@ func Generate(seed uint64, on Faults, nodes Nodes) Plan {
 	d := dice{rand.New(rand.NewPCG(seed, 0x6b76666572727921))}
 	p := Plan{Seed: seed}
 	p.Cluster = d.cluster(on, nodes)
+	d.style(&p.Cluster, on)
 	names := p.Cluster.names()
 	n := d.between(1, 12)
 	for range n {
-		p.Requests = append(p.Requests, d.request(p, names))
+		r := d.request(p, names)
+		d.held(p, &r)
+		p.Requests = append(p.Requests, r)
 	}
 	d.pools(&p, on["pressure"])
+	d.slots(&p, on["pressure"])
 	if on["pressure"] && d.one(4) {
 		d.crowd(&p)
 		if on["slow"] && d.one(2) {
@@ -173,8 +177,11 @@ func (d dice) request(p Plan, names []string) Request {
 func (d dice) pools(p *Plan, pressure bool) {
 	longest, all := 0, 0
 	for _, r := range p.Requests {
-		n := ceilDiv(r.Prompt+r.Max, p.Cluster.BlockTokens)
+		n := ceilDiv(p.prompt(r)+r.Max, p.Cluster.BlockTokens)
 		longest, all = max(longest, n), all+n+1
+		if r.Twin != "" || r.Second != "" {
+			all += n + 1
+		}
 	}
 	size := func() int {
 		if pressure && d.one(2) {
@@ -193,7 +200,7 @@ func (d dice) crowd(p *Plan) {
 	c.PrefillGrow, c.Chunk, c.Pipelined = true, d.between(2, 40), true
 	longest := 0
 	for _, r := range p.Requests {
-		longest = max(longest, ceilDiv(r.Prompt+r.Max, c.BlockTokens))
+		longest = max(longest, ceilDiv(p.prompt(r)+r.Max, c.BlockTokens))
 	}
 	c.PrefillBlocks = max(probeBlocks, longest+d.IntN(longest/2+1))
 	c.BlockTime, c.Latency = int64(time.Microsecond), d.spell(time.Microsecond, 50*time.Microsecond)
@@ -214,7 +221,7 @@ func (d dice) starve(p *Plan, on Faults) {
 	p.Requests[0] = Request{Prompt: 24, Max: 1, IgnoreEOS: true, Prefill: "p0", Decode: "d0"}
 	for i := range p.Requests[1:] {
 		r := &p.Requests[i+1]
-		r.At, r.Prefill, r.Decode = int64(1+i), "p0", "d1"
+		*r = Request{At: int64(1 + i), Prompt: r.Prompt, Max: r.Max, Skew: r.Skew, Like: r.Like, Alike: r.Alike, Prefill: "p0", Decode: "d1"}
 		if i == 0 {
 			r.Prompt, r.Skew, r.Like = 24, choose(d, 0, d.spell(0, 40*time.Millisecond)), 0
 		}
@@ -236,8 +243,11 @@ func (d dice) starve(p *Plan, on Faults) {
 
 // fault draws one fault of those that are switched on.
 func (d dice) fault(p Plan, on Faults) (Fault, bool) {
-	var kinds, garble []Kind
-	if p.Cluster.Checksum {
+	var kinds, garble, beats []Kind
+	if p.holds() || p.Cluster.ReadOnly {
+		beats = []Kind{Mute, Mute, Mute, Lag, Echo}
+	}
+	if p.Cluster.Checksum && !p.Cluster.ReadOnly {
 		garble = []Kind{Garble} // nothing else could see it
 	}
 	for _, k := range []struct {
@@ -251,6 +261,7 @@ func (d dice) fault(p Plan, on Faults) (Fault, bool) {
 		{"drop", []Kind{Drop}},
 		{"duplicate", []Kind{Duplicate}},
 		{"garble", garble},
+		{"heartbeat", beats},
 		{"lose", []Kind{Lose}},
 		{"partition", []Kind{Partition}},
 		{"passfail", []Kind{PassFail}},
@@ -279,6 +290,9 @@ func (d dice) trigger(p Plan, f *Fault) {
 		f.On = AtRead
 	case f.Kind.isInline():
 		points := []Point{AtRegister, AtWithdraw, AtProgress, AtEnding}
+		if p.Cluster.Slots > 0 {
+			points = append(points, AtAnnounce, AtComplete, AtComplete)
+		}
 		if f.Kind == Duplicate {
 			points = append(points, AtResult, AtResult, AtResult)
 		}
@@ -290,6 +304,12 @@ func (d dice) trigger(p Plan, f *Fault) {
 		f.At = d.spell(0, 50*time.Millisecond)
 		return
 	default:
+		points := []Point{AtSubmit, AtComputed, AtPull, AtPull, AtPull, AtSlots, AtSlots, AtComplete, AtFinish, AtFinish, AtToken, AtAnnounce}
+		if p.Cluster.Slots > 0 && !d.one(3) {
+			f.On = choose(d, points...)
+			f.After = choose(d, 0, 0, d.spell(0, 100*time.Microsecond), d.spell(0, 3*time.Millisecond))
+			break
+		}
 		f.On = choose(d, AtSubmit, AtRegister, AtPass, AtComputed, AtCopy, AtRead, AtLand, AtResult,
 			AtAcked, AtRevoke, AtRevoked, AtToken, AtFinish)
 		f.After = choose(d, 0, 0, d.spell(0, 100*time.Microsecond), d.spell(0, 3*time.Millisecond))
@@ -320,6 +340,10 @@ func (d dice) target(p Plan, f *Fault) {
 		f.For = choose(d, d.spell(0, 5*time.Millisecond), d.spell(0, 2*timeout))
 	case PassFail:
 		f.Node = choose(d, prefill, prefill, decode)
+	case Mute, Lag, Echo:
+		f.Node, f.Peer = prefill, decode
+		f.For = d.spell(time.Millisecond, 2*time.Duration(p.Cluster.lease()))
+		f.Lateness = d.spell(0, time.Duration(p.Cluster.lease()))
 	case Partition, Drop, Slow:
 		f.Node, f.Peer = prefill, decode
 		f.For = choose(d, d.spell(0, 5*time.Millisecond), d.spell(0, 2*timeout))
@@ -334,6 +358,9 @@ func (d dice) target(p Plan, f *Fault) {
 	}
 	if f.Kind != Cancel && f.On == "" {
 		f.Request = 0
+	}
+	if f.Kind != Lag && f.Kind != Echo {
+		f.Lateness = 0
 	}
 	if f.Kind != Slow {
 		f.By = 0

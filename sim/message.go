@@ -11,7 +11,7 @@ import (
 func (p *proc) notify(to wire.Life, m wire.Message) {
 	w := p.w
 	r, point := w.about(m)
-	if reg, ok := m.(*wire.Register); ok {
+	if reg, ok := m.(*wire.Register); ok && !reg.Read {
 		p.granted(reg.Epoch, r)
 	}
 	w.note(string(point), p.node.index, r, 0)

@@ -20,11 +20,12 @@ var table = []struct {
 		"register":    {"registered", "draining", "released"}, // it fits, or does not
 		"taken back":  {"waiting"},
 		"cancel":      {"draining", "released"},
+		"given up":    {"draining", "released"},
 	}},
 	{sendMachine, "registered", map[string][]string{
 		"pass":        {"registered"},
-		"chunk":       {"registered", "flowing"},
-		"last chunk":  {"finishing"},
+		"chunk":       {"registered", "flowing", "released"},
+		"last chunk":  {"finishing", "released"},
 		"pass failed": {"released"},
 		"register":    {"registered"}, // a duplicate
 		"withdraw":    {"draining", "released"},
@@ -32,6 +33,7 @@ var table = []struct {
 		"taken back":  {"registered"},
 		"cancel":      {"draining", "released"},
 		"timer":       {"registered"}, // progress
+		"given up":    {"draining", "released"},
 	}},
 	// Slices are due, and nobody to take them.
 	{sendMachine, "held", map[string][]string{
@@ -42,6 +44,7 @@ var table = []struct {
 		"register":    {"flowing", "draining", "released"},
 		"taken back":  {"waiting"},
 		"cancel":      {"draining", "released"},
+		"given up":    {"draining"},
 	}},
 	{sendMachine, "flowing", map[string][]string{
 		"pass":        {"flowing"},
@@ -56,6 +59,7 @@ var table = []struct {
 		"taken back":  {"flowing"},
 		"cancel":      {"draining", "released"},
 		"timer":       {"flowing", "draining"}, // progress, or a copy that is stuck
+		"given up":    {"draining", "released"},
 	}},
 	// Everything is computed.
 	{sendMachine, "offered", map[string][]string{
@@ -63,21 +67,26 @@ var table = []struct {
 		"taken back": {"evicted"},
 		"cancel":     {"released"},
 		"timer":      {"released"},
+		"given up":   {"released"},
 	}},
 	// Everything was computed, nobody had registered, and the blocks are taken back.
 	{sendMachine, "evicted", map[string][]string{
 		"register": {"registered", "released"},
 		"cancel":   {"released"},
 		"timer":    {"released"},
+		"given up": {"released"},
 	}},
 	{sendMachine, "finishing", map[string][]string{
 		"copied":      {"finishing", "released"},
 		"copy failed": {"draining complete", "released"},
 		"register":    {"finishing"},
 		"withdraw":    {"draining complete"},
-		"peer lost":   {"draining complete"},
-		"cancel":      {"draining complete"},
+		"peer lost":   {"draining complete", "released"},
+		"cancel":      {"draining complete", "released"},
 		"timer":       {"draining complete"},
+		"completed":   {"released"},
+		"expired":     {"released"},
+		"given up":    {"released"},
 	}},
 	// The session has failed, and something still reads or writes the blocks.
 	{sendMachine, "draining", map[string][]string{
@@ -134,9 +143,85 @@ var table = []struct {
 		"cancel":    {"quarantined"},
 	}},
 
+	{offerMachine, nowhere, map[string][]string{
+		"made": {"waiting"},
+	}},
+	{offerMachine, "waiting", map[string][]string{
+		"cancel":      {"draining", "released"},
+		"chunk":       {"computing"},
+		"last chunk":  {"held"},
+		"pass":        {"waiting"},
+		"pass failed": {"released"},
+		"taken back":  {"waiting"},
+	}},
+	{offerMachine, "computing", map[string][]string{
+		"cancel":      {"draining", "released"},
+		"chunk":       {"computing"},
+		"last chunk":  {"held"},
+		"pass":        {"computing"},
+		"pass failed": {"released"},
+		"taken back":  {"waiting"},
+	}},
+	{offerMachine, "held", map[string][]string{
+		"cancel":    {"released"},
+		"completed": {"released"},
+		"expired":   {"released"},
+		"given up":  {"released"},
+	}},
+	{offerMachine, "draining", map[string][]string{
+		"chunk":       {"released"}, // a pass was all that it waited for
+		"last chunk":  {"released"},
+		"pass failed": {"released"},
+	}},
+
+	{pullMachine, nowhere, map[string][]string{
+		"made": {"connecting"},
+	}},
+	{pullMachine, "connecting", map[string][]string{
+		"cancel":      {"ended"},
+		"ready":       {"ended", "reading", "waiting"},
+		"timer":       {"ended"},
+		"unreachable": {"ended"},
+	}},
+	{pullMachine, "waiting", map[string][]string{
+		"announced":      {"reading"},
+		"cancel":         {"ended"},
+		"end":            {"ended"},
+		"last announced": {"ended", "reading"},
+		"peer lost":      {"ended"},
+		"progress":       {"waiting"},
+		"timer":          {"ended"},
+	}},
+	{pullMachine, "reading", map[string][]string{
+		"announced":      {"reading"},
+		"cancel":         {"draining", "ended"},
+		"end":            {"draining", "ended"},
+		"last announced": {"ended", "reading"},
+		"peer lost":      {"draining", "ended"},
+		"progress":       {"reading"},
+		"read":           {"reading", "verifying"},
+		"read failed":    {"draining", "ended"},
+		"refused":        {"draining"},
+		"timer":          {"draining", "ended"},
+	}},
+	{pullMachine, "verifying", map[string][]string{
+		"cancel":           {"ended"},
+		"end":              {"ended"},
+		"peer lost":        {"ended"},
+		"refused":          {"ended"},
+		"slot read":        {"ended", "verifying"},
+		"slot read failed": {"ended"},
+		"timer":            {"ended"},
+	}},
+	{pullMachine, "draining", map[string][]string{
+		"cancel":      {"draining"},
+		"read":        {"draining", "ended"},
+		"read failed": {"draining", "ended"},
+	}},
+
 	{requestMachine, nowhere, map[string][]string{"": {"waiting", "prefilling", "receiving"}}},
 	{requestMachine, "waiting", map[string][]string{"": {"prefilling", "receiving", "gone"}}},
-	{requestMachine, "receiving", map[string][]string{"": {"decoding", "waiting", "ended", "gone"}}},
+	{requestMachine, "receiving", map[string][]string{"": {"decoding", "prefilling", "waiting", "ended", "gone"}}},
 	{requestMachine, "prefilling", map[string][]string{"": {"decoding", "computed", "evicted", "waiting", "ended", "gone"}}},
 	{requestMachine, "computed", map[string][]string{"": {"evicted", "ended", "gone"}}},
 	{requestMachine, "evicted", map[string][]string{"": {"waiting", "prefilling", "gone"}}},
