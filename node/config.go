@@ -18,6 +18,10 @@ type EngineConfig struct {
 	Role engine.Role
 	// Model is EmbeddedModel, the path of a GGUF file, or emulated:NAME[@DEVICE][,context=N].
 	Model string
+	// Runner is what runs a model's file: AutoRunner, ReferenceRunner or LlamaRunner; empty is
+	// AutoRunner. Llama is for the last one.
+	Runner string
+	Llama  LlamaConfig
 	// Listen is the HTTP address, AgentListen the transfer agent's.
 	Listen, AgentListen string
 	// BlockTokens is the number of tokens of a block, KVDType their type, f16 or f32.
@@ -69,6 +73,24 @@ type EngineConfig struct {
 	// PoisonFreed overwrites each block whose content nobody can want; for tests.
 	PoisonFreed bool
 }
+
+// LlamaConfig is how llama.cpp runs a model.
+type LlamaConfig struct {
+	// Library is the folder of its libraries; empty looks for them.
+	Library string
+	// Threads is how many threads compute; 0 is one.
+	Threads int
+	// Context is the most tokens of a sequence; 0 takes the model's, at most 8192.
+	Context int
+}
+
+// What can run a model's file. AutoRunner takes the reference runner for what it can load, and
+// llama.cpp for the rest.
+const (
+	AutoRunner      = "auto"
+	ReferenceRunner = "reference"
+	LlamaRunner     = "llamacpp"
+)
 
 // The pool managers.
 const (

@@ -10,6 +10,7 @@ import (
 	"kvferry/models"
 	"kvferry/runner"
 	"kvferry/runner/emulated"
+	"kvferry/runner/llamacpp"
 	"kvferry/runner/reference"
 )
 
@@ -25,6 +26,9 @@ func openRunner(c EngineConfig) (runner.Runner, error) {
 		}
 		return opened(emulated.Open(name, emulated.Options{BlockTokens: c.BlockTokens, KV: dtype}))
 	}
+	if c.Runner == LlamaRunner {
+		return openLlama(c, dtype)
+	}
 	opt := reference.Options{BlockTokens: c.BlockTokens, KV: dtype, Parallel: c.parallel()}
 	if c.Model == EmbeddedModel {
 		return opened(reference.Load(models.TinyName, models.Tiny, opt))
@@ -33,8 +37,41 @@ func openRunner(c EngineConfig) (runner.Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	name := strings.TrimSuffix(filepath.Base(c.Model), filepath.Ext(c.Model))
-	return opened(reference.Load(name, file, opt))
+	r, err := opened(reference.Load(modelName(c.Model), file, opt))
+	if err == nil || c.Runner == ReferenceRunner {
+		return r, err
+	}
+	return instead(c, dtype, err)
+}
+
+// instead has llama.cpp run what the reference runner refused, if it can.
+func instead(c EngineConfig, dtype kvcache.DType, refused error) (runner.Runner, error) {
+	if _, err := llamacpp.FindLibrary(c.Llama.Library); err != nil {
+		return nil, fmt.Errorf("%w (%s could run other models: %w)", refused, LlamaRunner, err)
+	}
+	r, err := openLlama(c, dtype)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s: %w", refused, LlamaRunner, err)
+	}
+	return r, nil
+}
+
+func openLlama(c EngineConfig, dtype kvcache.DType) (runner.Runner, error) {
+	switch p := c.parallel(); {
+	case p.Ranks() > 1:
+		return nil, fmt.Errorf("tensor_parallel_size %d, pipeline_parallel_size %d: llama.cpp is one rank", p.Tensor, p.Pipeline)
+	case c.Model == EmbeddedModel:
+		return nil, fmt.Errorf("engine: %s runs a GGUF file, which --model names, and not the embedded model", LlamaRunner)
+	}
+	return opened(llamacpp.Load(modelName(c.Model), c.Model, llamacpp.Options{
+		Library: c.Llama.Library, BlockTokens: c.BlockTokens, KV: dtype,
+		Context: c.Llama.Context, Sequences: c.MaxSeqs, Threads: c.Llama.Threads,
+	}))
+}
+
+// modelName is a file's name in the API.
+func modelName(path string) string {
+	return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 }
 
 // opened makes nothing at all of a runner that failed to load: a nil pointer in an interface

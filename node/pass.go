@@ -34,7 +34,7 @@ func (l *loop) compute(c engine.Compute, logits *[][]float32) engine.Computed {
 	var specs []engine.SampleSpec
 	for i, w := range c.Batch {
 		l.lists.copy(w.Copies)
-		batch[i] = runner.Work{Tokens: w.Tokens, Start: w.Start, Tables: w.Tables}
+		batch[i] = runner.Work{Sequence: w.Request, Tokens: w.Tokens, Start: w.Start, Tables: w.Tables}
 		if w.Sample == nil {
 			continue
 		}

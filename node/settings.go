@@ -82,6 +82,14 @@ func (c EngineConfig) Validate() error {
 	if c.DrainTimeout < 0 {
 		return fmt.Errorf("drain-timeout: %s: want 0 or more", c.DrainTimeout)
 	}
+	switch c.Runner {
+	case "", AutoRunner, ReferenceRunner, LlamaRunner:
+	default:
+		return fmt.Errorf("engine: %q: want %s, %s or %s", c.Runner, AutoRunner, ReferenceRunner, LlamaRunner)
+	}
+	if c.Llama.Threads < 0 || c.Llama.Context < 0 {
+		return fmt.Errorf("threads %d, context %d: want 0 or more", c.Llama.Threads, c.Llama.Context)
+	}
 	if c.Token != "" {
 		if err := CheckToken(c.Token); err != nil {
 			return err

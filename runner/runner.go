@@ -24,6 +24,10 @@ type Model struct {
 
 // Work is one sequence's share of a forward pass.
 type Work struct {
+	// Sequence names what the work goes on with, the same in each pass of a request. A runner
+	// may keep what it computed under the name, but the blocks are the truth: the name may come
+	// back with other tokens.
+	Sequence string
 	// Tokens are the tokens to compute; Tokens[0] is at position Start. The KV of
 	// [0,Start) that the layers can see is already in the blocks.
 	Tokens []int32
@@ -53,7 +57,8 @@ type Runner interface {
 	// number of the rank's blocks long, as many on every rank, and outlives the runner.
 	Attach(pools [][]byte) error
 	// Forward computes a batch: writes its KV into the blocks, and the logits asked for. A
-	// token's result does not depend on what shares the batch or where its prompt was cut.
+	// token's result does not depend on what shares the batch or where its prompt was cut, but
+	// for rounding where a runner says so.
 	Forward(batch []Work) error
 	Close() error
 }

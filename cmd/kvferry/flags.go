@@ -199,6 +199,7 @@ func engineArgs(cfg node.EngineConfig, pipelined bool) []string {
 		fmt.Sprintf("--kv-recompute-threshold=%d", cfg.RecomputeThreshold),
 		fmt.Sprintf("--drain-timeout=%s", cfg.DrainTimeout),
 	}
+	args = append(args, runnerArgs(cfg)...)
 	if pipelined {
 		args = append(args, fmt.Sprintf("--pipelined=%t", cfg.Pipelined))
 	}

@@ -157,7 +157,10 @@ decoder_kv_blocks_ttl: 1.5
 kv_load_failure_policy: recompute
 `
 	quiet := slog.New(slog.DiscardHandler)
-	up := upOptions{settings: settings{use: config.Up, file: file(t, text)}, drain: 7}
+	up := upOptions{
+		settings: settings{use: config.Up, file: file(t, text)}, drain: 7,
+		model: runnerFlags{node.LlamaRunner, node.LlamaConfig{Library: "lib", Threads: 3, Context: 300}},
+	}
 	c, err := up.load(quiet)
 	if err != nil {
 		t.Fatal(err)
@@ -180,6 +183,8 @@ kv_load_failure_policy: recompute
 		leaseFlags(f, &child.over)
 		pipelinedFlag(f, &child.over, false)
 		var got node.EngineConfig
+		var model runnerFlags
+		model.add(f)
 		drainFlag(f, &got.DrainTimeout)
 		if err := f.Parse(args); err != nil {
 			t.Fatal(err)
@@ -191,6 +196,7 @@ kv_load_failure_policy: recompute
 		drain := got.DrainTimeout
 		got = node.EngineConfigOf(c, role)
 		got.DrainTimeout = drain
+		model.apply(&got)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", role, got, want)
 		}

@@ -1,0 +1,57 @@
+package llamacpp
+
+import (
+	"errors"
+	"fmt"
+
+	"kvferry/runner"
+)
+
+// check refuses a batch that cannot be computed, before anything is written.
+func check(batch []runner.Work, m runner.Model, r *rows) error {
+	if r.pool == nil {
+		return errors.New("no pools are attached")
+	}
+	names := map[string]bool{}
+	for i := range batch {
+		w := &batch[i]
+		err := checkWork(w, m, r)
+		if err == nil && w.Sequence != "" && names[w.Sequence] {
+			err = fmt.Errorf("sequence %q is in the batch twice", w.Sequence)
+		}
+		if err != nil {
+			return fmt.Errorf("work %d of the batch: %w", i, err)
+		}
+		names[w.Sequence] = true
+	}
+	return nil
+}
+
+func checkWork(w *runner.Work, m runner.Model, r *rows) error {
+	n := len(w.Tokens)
+	switch {
+	case n == 0:
+		return errors.New("no tokens")
+	case w.Start < 0 || w.Start > m.Context-n:
+		return fmt.Errorf("%d tokens at position %d leave the context of %d", n, w.Start, m.Context)
+	case w.Logits != nil && len(w.Logits) != m.Vocab:
+		return fmt.Errorf("room for %d logits, want %d", len(w.Logits), m.Vocab)
+	case len(w.Tables) != 1:
+		return fmt.Errorf("%d block tables for 1 layer group", len(w.Tables))
+	}
+	for i, t := range w.Tokens {
+		if t < 0 || int(t) >= m.Vocab {
+			return fmt.Errorf("token %d is %d, outside the vocabulary of %d", i, t, m.Vocab)
+		}
+	}
+	t, last := w.Tables[0], (w.Start+n-1)/r.layout.BlockTokens
+	if t.First != 0 || len(t.Blocks) <= last {
+		return fmt.Errorf("block table [%d,%d) does not cover blocks [0,%d)", t.First, t.First+len(t.Blocks), last+1)
+	}
+	for i, b := range t.Blocks {
+		if b < 0 || int(b) >= r.blocks() {
+			return fmt.Errorf("logical block %d is block %d, outside the pool of %d", i, b, r.blocks())
+		}
+	}
+	return nil
+}

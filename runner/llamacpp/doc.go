@@ -1,0 +1,20 @@
+// Package llamacpp runs GGUF models with llama.cpp, over the paged KV blocks of the engine: the
+// blocks are the truth, and what llama.cpp holds beside them is a copy for the next pass.
+//
+// Before a pass, a sequence of which llama.cpp does not have exactly the tokens before the new
+// ones (its KV came by a transfer, from the prefix index, or after a preemption) is assembled from
+// the blocks and imported at once; the logits that follow are bit-identical to those of the run
+// that computed it. After a pass the new rows are written to the blocks. Positions are imported in
+// ascending order, as the order of cells decides the order of sums.
+//
+// llama.cpp keeps the sequences of the last pass and no others: whatever is not in a batch is
+// dropped from its cells and imported again when it comes back. Its cells are as many as one whole
+// context; works that do not fit together are computed one group after the other.
+//
+// Unlike the reference runner this one is not batch-invariant: llama.cpp's kernels add in an order
+// that depends on how many tokens they are given, so the cut of a prompt and what shares a batch
+// can change the last bits.
+//
+// It is built on Linux and macOS, and not with the tag nollamacpp, for its binding needs libffi and
+// a dynamic loader. Load says so where it is not.
+package llamacpp

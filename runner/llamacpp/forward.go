@@ -1,0 +1,231 @@
+//go:build (linux || darwin) && (amd64 || arm64) && !nollamacpp
+
+package llamacpp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/hybridgroup/yzma/pkg/llama"
+
+	"kvferry/runner"
+)
+
+// held is a sequence in llama.cpp's cells: the positions [0,tokens).
+type held struct {
+	id     llama.SeqId
+	tokens int
+	// last is what the blocks had of the last of them. It follows from all tokens before, so
+	// that blocks with the same row at its place have the same sequence.
+	last []byte
+}
+
+var (
+	errClosed = errors.New("the runner is closed")
+	errDecode = errors.New("llama.cpp could not compute the batch")
+	errImport = errors.New("llama.cpp did not take a sequence from the blocks")
+	errExport = errors.New("llama.cpp did not give the new rows")
+)
+
+// Forward computes a batch: its KV goes into the blocks, and the logits after each work's last
+// token into Logits where it is not nil. After an error llama.cpp holds nothing, and the next
+// pass begins from the blocks.
+func (r *Runner) Forward(batch []runner.Work) error {
+	if r.closed {
+		return fmt.Errorf("forward: %w", errClosed)
+	}
+	if err := check(batch, r.model, &r.rows); err != nil {
+		return fmt.Errorf("forward: %w", err)
+	}
+	return r.thread.do(func() error {
+		for len(batch) > 0 {
+			n := r.fitting(batch)
+			if err := r.group(batch[:n]); err != nil {
+				r.dropAll()
+				return fmt.Errorf("forward: %w", err)
+			}
+			batch = batch[n:]
+		}
+		return nil
+	})
+}
+
+// fitting is how many works, from the first on, have room in the cells together.
+func (r *Runner) fitting(batch []runner.Work) int {
+	tokens := 0
+	for i, w := range batch {
+		tokens += w.Start + len(w.Tokens)
+		if i == r.opt.Sequences || i > 0 && tokens > r.model.Context {
+			return i
+		}
+	}
+	return len(batch)
+}
+
+// group computes works that fit together.
+func (r *Runner) group(batch []runner.Work) error {
+	ids, err := r.enter(batch)
+	if err != nil {
+		return err
+	}
+	if err := r.decode(batch, ids); err != nil {
+		return err
+	}
+	for i := range batch {
+		if err := r.export(&batch[i], ids[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter makes llama.cpp hold, of each work, exactly the tokens before it, and nothing else.
+func (r *Runner) enter(batch []runner.Work) ([]llama.SeqId, error) {
+	keep := map[string]bool{}
+	for i := range batch {
+		if r.holds(&batch[i]) {
+			keep[batch[i].Sequence] = true
+		}
+	}
+	if len(keep) == 0 {
+		r.dropAll()
+	}
+	for name, h := range r.held {
+		if !keep[name] {
+			r.drop(name, h)
+		}
+	}
+	ids, err := r.importAll(batch)
+	if errors.Is(err, errImport) && len(keep) > 0 {
+		// The free cells may be scattered. All of it fits into empty ones.
+		r.dropAll()
+		ids, err = r.importAll(batch)
+	}
+	return ids, err
+}
+
+// holds says whether llama.cpp has the tokens before a work and no more, of the same content as
+// the blocks.
+func (r *Runner) holds(w *runner.Work) bool {
+	h := r.held[w.Sequence]
+	if h == nil || h.tokens != w.Start {
+		return false
+	}
+	r.row = r.rows.row(r.row, w.Tables[0], w.Start-1)
+	return bytes.Equal(r.row, h.last)
+}
+
+// importAll gives each work a sequence, filled from the blocks if it is a new one.
+func (r *Runner) importAll(batch []runner.Work) ([]llama.SeqId, error) {
+	ids := make([]llama.SeqId, len(batch))
+	for i := range batch {
+		w := &batch[i]
+		h := r.held[w.Sequence]
+		if h == nil || w.Sequence == "" {
+			h = &held{id: r.free[len(r.free)-1], tokens: w.Start}
+			r.free = r.free[:len(r.free)-1]
+			r.held[nameOf(w, i)] = h
+			if w.Start > 0 {
+				r.state = r.rows.assemble(r.state, w.Tables[0], w.Start)
+				if llama.StateSeqSetDataExt(r.ctx, r.state, h.id, 0) != uint64(len(r.state)) {
+					return nil, fmt.Errorf("%w: %d tokens", errImport, w.Start)
+				}
+			}
+		}
+		ids[i] = h.id
+	}
+	return ids, nil
+}
+
+// nameOf is under what a work's sequence is held. One without a name gets one that no work asks
+// for, as its table says nothing of whose it is.
+func nameOf(w *runner.Work, i int) string {
+	if w.Sequence == "" {
+		return fmt.Sprintf("\x00%d", i)
+	}
+	return w.Sequence
+}
+
+func (r *Runner) drop(name string, h *held) {
+	_, _ = llama.MemorySeqRm(r.memory, h.id, -1, -1) // of a whole sequence it never fails
+	r.free = append(r.free, h.id)
+	delete(r.held, name)
+}
+
+// dropAll empties the cells, so that the next sequence has the first ones.
+func (r *Runner) dropAll() {
+	_ = llama.MemoryClear(r.memory, false)
+	for name, h := range r.held {
+		r.free = append(r.free, h.id)
+		delete(r.held, name)
+	}
+}
+
+// decode computes all tokens, batchTokens at a time, and takes the logits that are asked for.
+func (r *Runner) decode(batch []runner.Work, ids []llama.SeqId) error {
+	_ = r.batch.Clear()
+	var want []int // works whose last token is in the present llama.cpp batch
+	var at []int32 // and where
+	flush := func() error {
+		if r.batch.NTokens == 0 {
+			return nil
+		}
+		if code, err := llama.Decode(r.ctx, r.batch); err != nil || code != 0 {
+			return fmt.Errorf("%w: %d tokens: code %d", errors.Join(errDecode, err), r.batch.NTokens, code)
+		}
+		for i, work := range want {
+			logits, err := llama.GetLogitsIth(r.ctx, at[i], r.model.Vocab)
+			if err != nil || logits == nil {
+				return fmt.Errorf("%w: no logits", errors.Join(errDecode, err))
+			}
+			copy(batch[work].Logits, logits)
+		}
+		want, at = want[:0], at[:0]
+		return r.batch.Clear()
+	}
+	for i, w := range batch {
+		for j, token := range w.Tokens {
+			if r.batch.NTokens == batchTokens {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+			asked := w.Logits != nil && j == len(w.Tokens)-1
+			if asked {
+				want, at = append(want, i), append(at, r.batch.NTokens)
+			}
+			if err := r.batch.Add(llama.Token(token), llama.Pos(w.Start+j), ids[i:i+1], asked); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// export writes what a work computed into its blocks.
+func (r *Runner) export(w *runner.Work, id llama.SeqId) error {
+	end := w.Start + len(w.Tokens)
+	scratch := llama.SeqId(r.opt.Sequences)
+	if err := llama.MemorySeqCp(r.memory, id, scratch, llama.Pos(w.Start), llama.Pos(end)); err != nil {
+		return err
+	}
+	size := r.rows.shape.size(len(w.Tokens))
+	if cap(r.state) < size {
+		r.state = make([]byte, size)
+	}
+	r.state = r.state[:size]
+	n := llama.StateSeqGetDataExt(r.ctx, r.state, scratch, 0)
+	_, _ = llama.MemorySeqRm(r.memory, scratch, -1, -1)
+	if n != uint64(size) {
+		return fmt.Errorf("%w: %d bytes of %d", errExport, n, size)
+	}
+	if err := r.rows.scatter(r.state, w.Tables[0], w.Start, end); err != nil {
+		return err
+	}
+	if h := r.held[w.Sequence]; h != nil && w.Sequence != "" {
+		h.tokens = end
+		h.last = r.rows.row(h.last, w.Tables[0], end-1)
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+//go:build (linux || darwin) && (amd64 || arm64) && !nollamacpp
+
+package llamacpp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/hybridgroup/yzma/pkg/llama"
+
+	"kvferry/kvcache"
+	"kvferry/runner"
+)
+
+// Runner runs one model. Its methods are for one goroutine at a time, but for its tokenizer.
+type Runner struct {
+	opt    Options
+	model  runner.Model
+	rows   rows
+	tok    *tokenizer
+	thread *thread
+	closed bool
+
+	// The rest is used on the thread only.
+	weights llama.Model
+	ctx     llama.Context
+	memory  llama.Memory
+	batch   llama.Batch
+	held    map[string]*held
+	free    []llama.SeqId
+	state   []byte // scratch for states
+	row     []byte // scratch for a row
+}
+
+var _ runner.Runner = (*Runner)(nil)
+
+// batchTokens is how many tokens llama.cpp computes at once.
+const batchTokens = 512
+
+// Load opens a GGUF file with llama.cpp. Errors say what to install, or which model is not
+// supported and why.
+func Load(name, path string, opt Options) (*Runner, error) {
+	dir, err := FindLibrary(opt.Library)
+	if err == nil {
+		err = loadLibrary(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	sum, err := fileHash(path)
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	r := &Runner{opt: opt.withDefaults(), thread: newThread(), held: map[string]*held{}}
+	r.model.Name = name
+	// Everything that decides the bits of the KV is in it, so that a peer that differs in any
+	// of it is refused, and the refusal shows in what.
+	r.model.Hash = fmt.Sprintf("llama.cpp %s, flash attention, %s K, %s V, %s", Version, opt.KV, opt.KV, sum)
+	if err := r.thread.do(func() error { return r.open(path) }); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("model %q: %w", name, err)
+	}
+	return r, nil
+}
+
+func fileHash(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func (r *Runner) open(path string) error {
+	params := llama.ModelDefaultParams()
+	params.SetCPUOnly()
+	var err error
+	if r.weights, err = llama.ModelLoadFromFile(path, params); err != nil {
+		return fmt.Errorf("llama.cpp: %w", err)
+	}
+	if err := r.supported(); err != nil {
+		return err
+	}
+	trained := int(llama.ModelNCtxTrain(r.weights))
+	r.model.Context = min(trained, defaultContext)
+	if r.opt.Context > trained {
+		return fmt.Errorf("context of %d tokens: the model has %d", r.opt.Context, trained)
+	} else if r.opt.Context > 0 {
+		r.model.Context = r.opt.Context
+	}
+	if err := r.openContext(); err != nil {
+		return err
+	}
+	vocab := llama.ModelGetVocab(r.weights)
+	r.tok = newTokenizer(vocab)
+	r.model.Vocab = len(r.tok.bytes)
+	r.model.BOS, r.model.AddBOS = max(0, int32(llama.VocabBOS(vocab))), llama.VocabGetAddBOS(vocab)
+	for id := range r.model.Vocab {
+		if llama.VocabIsEOG(vocab, llama.Token(id)) {
+			r.model.Ends = append(r.model.Ends, int32(id))
+		}
+	}
+	return r.probe()
+}
+
+// supported refuses what has no KV cache of one row a token and layer.
+func (r *Runner) supported() error {
+	arch, _ := llama.ModelMetaValStr(r.weights, "general.architecture")
+	refuse := func(what string) error {
+		return fmt.Errorf("architecture %q %s, which is not supported with llama.cpp yet", arch, what)
+	}
+	switch {
+	case llama.ModelNSWA(r.weights) > 0:
+		return refuse("has sliding-window layers")
+	case llama.ModelIsRecurrent(r.weights), llama.ModelIsHybrid(r.weights):
+		return refuse("has recurrent layers")
+	case llama.ModelIsDiffusion(r.weights):
+		return refuse("writes by diffusion")
+	case llama.ModelHasEncoder(r.weights), !llama.ModelHasDecoder(r.weights):
+		return refuse("has an encoder")
+	}
+	return nil
+}
+
+// openContext makes the context, of as many cells as a whole context has tokens.
+func (r *Runner) openContext() error {
+	p := llama.ContextDefaultParams()
+	p.NCtx = uint32(r.model.Context)
+	p.NBatch, p.NUbatch = batchTokens, batchTokens
+	p.NSeqMax = uint32(r.opt.Sequences + 1)
+	p.NThreads, p.NThreadsBatch = int32(r.opt.Threads), int32(r.opt.Threads)
+	p.FlashAttentionType = llama.FlashAttentionTypeEnabled
+	kind := llama.GGMLTypeF16
+	if r.opt.KV == kvcache.F32 {
+		kind = llama.GGMLTypeF32
+	}
+	p.TypeK, p.TypeV = kind, kind
+	// A part of a sequence can be copied into another one only within one stream.
+	p.KVUnified = 1
+	var err error
+	if r.ctx, err = llama.InitFromModel(r.weights, p); err != nil {
+		return fmt.Errorf("llama.cpp: context of %d tokens with flash attention and %s KV: %w", r.model.Context, r.opt.KV, err)
+	}
+	if r.memory, err = llama.GetMemory(r.ctx); err != nil {
+		return fmt.Errorf("llama.cpp: %w", err)
+	}
+	r.batch = llama.BatchInit(batchTokens, 0, 1)
+	for id := range r.opt.Sequences {
+		r.free = append(r.free, llama.SeqId(id))
+	}
+	return nil
+}
+
+// probe computes one token and reads from its state how the model's KV is laid out: what does not
+// fit a layout of equal layers is refused, and so is a state of another form.
+func (r *Runner) probe() error {
+	first := r.model.BOS
+	if err := r.batch.Add(llama.Token(first), 0, []llama.SeqId{0}, false); err != nil {
+		return err
+	}
+	if code, err := llama.Decode(r.ctx, r.batch); err != nil || code != 0 {
+		return fmt.Errorf("llama.cpp could not compute a token: %d, %w", code, errors.Join(err, errDecode))
+	}
+	state := make([]byte, llama.StateSeqGetSizeExt(r.ctx, 0, 0))
+	if n := llama.StateSeqGetDataExt(r.ctx, state, 0, 0); n != uint64(len(state)) {
+		return fmt.Errorf("%w: %d of %d bytes", errBlob, n, len(state))
+	}
+	llama.MemoryClear(r.memory, false)
+	s, err := probe(state)
+	if err != nil {
+		return err
+	}
+	heads, size := int(llama.ModelNHeadKV(r.weights)), r.opt.KV.Size()
+	if layers := int(llama.ModelNLayer(r.weights)); s.layers != layers || heads < 1 || s.row%(heads*size) != 0 {
+		return fmt.Errorf("its %d layers keep %d rows of %d bytes for %d heads, which is not supported with llama.cpp yet", layers, s.layers, s.row, heads)
+	}
+	l := kvcache.Layout{
+		BlockTokens: r.opt.BlockTokens, KVHeads: heads, HeadDim: s.row / (heads * size), DType: r.opt.KV,
+		Groups: []kvcache.LayerGroup{{}},
+	}
+	for i := range s.layers {
+		l.Groups[0].Layers = append(l.Groups[0].Layers, i)
+	}
+	r.rows.layout, r.rows.shape = l, s
+	return l.Validate()
+}
+
+// Model describes the model. Its Hash names llama.cpp's version and the KV's types, too.
+func (r *Runner) Model() runner.Model { return r.model }
+
+// Layout is how the KV cache is laid out: one group of all layers.
+func (r *Runner) Layout() kvcache.Layout { return r.rows.layout }
+
+// Tokenizer is llama.cpp's, safe for concurrent use.
+func (r *Runner) Tokenizer() runner.Tokenizer { return r.tok }
+
+// Attach hands over the pool, a whole number of blocks long.
+func (r *Runner) Attach(pools [][]byte) error {
+	if len(pools) != 1 {
+		return fmt.Errorf("%d pools for 1 layer group on 1 rank", len(pools))
+	}
+	if size := r.rows.layout.BlockBytes(0); len(pools[0]) == 0 || len(pools[0])%size != 0 {
+		return fmt.Errorf("pool of %d bytes is not a whole number of blocks of %d", len(pools[0]), size)
+	}
+	r.rows.pool = pools[0]
+	return nil
+}
+
+// Close frees what llama.cpp holds, and ends the thread.
+func (r *Runner) Close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	if r.tok != nil {
+		r.tok.close()
+	}
+	err := r.thread.do(func() error {
+		if r.ctx != 0 {
+			llama.BatchFree(r.batch)
+			llama.Free(r.ctx)
+		}
+		if r.weights != 0 {
+			llama.ModelFree(r.weights)
+		}
+		return nil
+	})
+	r.thread.end()
+	r.rows.pool = nil
+	return err
+}

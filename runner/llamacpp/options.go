@@ -1,0 +1,52 @@
+package llamacpp
+
+import (
+	"errors"
+
+	"kvferry/kvcache"
+)
+
+// Options choose the library, how the KV cache is stored, and what llama.cpp may use.
+type Options struct {
+	// Library is the folder of llama.cpp's libraries; empty looks for them (FindLibrary).
+	Library string
+	// BlockTokens is how many tokens a block holds.
+	BlockTokens int
+	// KV is the stored type of keys and values.
+	KV kvcache.DType
+	// Context is the most tokens of a sequence; 0 takes the model's, at most 8192.
+	Context int
+	// Sequences is how many are computed together, at most 255; 0 takes 16.
+	Sequences int
+	// Threads is how many threads compute; 0 takes one.
+	Threads int
+}
+
+// The version of llama.cpp that the binding knows, and what its libraries say they are.
+const (
+	Version     = "v0.5.0"
+	ggmlVersion = "0.25.1"
+)
+
+// Variable is the environment variable that names the folder of llama.cpp's libraries.
+const Variable = "KVFERRY_LLAMA_LIB"
+
+// ErrNoLibrary is in the errors of a folder without the libraries, and of a search for them.
+var ErrNoLibrary = errors.New("llama.cpp " + Version + " was not found: install its shared libraries and name their folder by --llama-lib or " + Variable)
+
+const (
+	defaultContext   = 8192
+	defaultSequences = 16
+	mostSequences    = 255 // of llama.cpp's 256; one is for export
+)
+
+func (o Options) withDefaults() Options {
+	if o.Sequences == 0 {
+		o.Sequences = defaultSequences
+	}
+	o.Sequences = min(o.Sequences, mostSequences)
+	if o.Threads == 0 {
+		o.Threads = 1
+	}
+	return o
+}

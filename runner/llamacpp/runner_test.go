@@ -1,0 +1,257 @@
+//go:build linux && amd64 && !nollamacpp
+
+package llamacpp
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"kvferry/kvcache"
+	"kvferry/runner"
+	"kvferry/runner/reference/reftest"
+)
+
+// needLibrary skips a test where llama.cpp is not there, except in CI, where it must be.
+func needLibrary(t testing.TB) {
+	t.Helper()
+	if os.Getenv(Variable) != "" {
+		return
+	}
+	const how = Variable + " is not set: ../reference/testdata/fetch-llama.sh fetches llama.cpp, and says how to set it"
+	if os.Getenv("CI") == "true" {
+		t.Fatal(how)
+	}
+	t.Skip(how)
+}
+
+// random is a small model with random weights.
+func random(t testing.TB, o reftest.ModelOptions) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "random.gguf")
+	if err := os.WriteFile(path, reftest.Model(o), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func llamaModel(t testing.TB) string {
+	return random(t, reftest.ModelOptions{Layers: 3, KVHeads: 2, Context: 512})
+}
+
+// opened loads a model and gives it blocks for its context and one more.
+func opened(t testing.TB, path string, opt Options) *Runner {
+	t.Helper()
+	needLibrary(t)
+	opt.BlockTokens = 16
+	if opt.KV == 0 {
+		opt.KV = kvcache.F16
+	}
+	r, err := Load("m", path, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	blocks := 2 * r.Layout().TotalBlocks(r.Model().Context)
+	if err := r.Attach([][]byte{make([]byte, blocks*r.Layout().BlockBytes(0))}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// table is n blocks from the first on, backwards.
+func table(first, n int) []kvcache.BlockTable {
+	var t kvcache.BlockTable
+	for i := range n {
+		t.Blocks = append(t.Blocks, kvcache.BlockID(first+n-1-i))
+	}
+	return []kvcache.BlockTable{t}
+}
+
+func tokensOf(n, seed int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32((i*i*7 + i*13 + seed) % 250)
+	}
+	return out
+}
+
+// pass runs one work and gives its logits.
+func pass(t testing.TB, r *Runner, name string, tokens []int32, start int, tables []kvcache.BlockTable) []float32 {
+	t.Helper()
+	logits := make([]float32, r.Model().Vocab)
+	if err := r.Forward([]runner.Work{{Sequence: name, Tokens: tokens, Start: start, Tables: tables, Logits: logits}}); err != nil {
+		t.Fatal(err)
+	}
+	return logits
+}
+
+// TestImportIsExact: a prompt is computed in chunks of odd sizes on one runner, its blocks are
+// carried to another one, and there the logits of the tokens that follow are bit-identical to
+// those of the first, which goes on.
+//
+// req: SERVE-05
+func TestImportIsExact(t *testing.T) {
+	for _, kv := range []kvcache.DType{kvcache.F16, kvcache.F32} {
+		t.Run(kv.String(), func(t *testing.T) {
+			path := llamaModel(t)
+			importIsExact(t, opened(t, path, Options{KV: kv}), opened(t, path, Options{KV: kv}), tokensOf(230, 1), 200)
+		})
+	}
+}
+
+// TestRealModel is the same with SmolLM2. It also says how far apart the logits of one token are
+// where it is computed alone and as the last of its prompt, without any transfer: what an engine
+// that computes it again can differ by. (Nothing up to 63 tokens; from 64 on llama.cpp's attention
+// takes another path for prompts.)
+//
+// req: SERVE-05
+func TestRealModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a real model is slow")
+	}
+	const variable = "KVFERRY_LLAMA_MODEL"
+	path := os.Getenv(variable)
+	if path == "" {
+		const how = variable + " is not set: testdata/fetch-model.sh fetches the model, and says how to set it"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(how)
+		}
+		t.Skip(how)
+	}
+	p, d := opened(t, path, Options{Context: 512}), opened(t, path, Options{Context: 512})
+	tokens := p.Tokenizer().Encode(strings.Repeat("The ferry left the harbour at noon, and nobody on the quay looked up from the crates of oranges "+
+		"that had come in the night before. In the wheelhouse the captain read his letter again, folded it, and ", 3))
+	importIsExact(t, p, d, tokens, len(tokens)-8)
+	tables := table(40, p.Layout().TotalBlocks(len(tokens)))
+	last := len(tokens) - 1
+	together := pass(t, p, "", tokens, 0, tables)
+	alone := pass(t, p, "", tokens[last:], last, tables)
+	worst := float32(0)
+	for v := range alone {
+		worst = max(worst, alone[v]-together[v], together[v]-alone[v])
+	}
+	t.Logf("%d tokens: logits after the last one alone and in its prompt differ by up to %.2g", len(tokens), worst)
+}
+
+func importIsExact(t *testing.T, p, d *Runner, tokens []int32, prompt int) {
+	t.Helper()
+	n := p.Layout().TotalBlocks(len(tokens))
+	pt, dt := table(0, n), table(3, n)
+	for at, size := 0, 1; at < prompt; size = size*2 + 3 {
+		end := min(at+size, prompt)
+		pass(t, p, "a", tokens[at:end], at, pt)
+		at = end
+	}
+	carry(p, d, pt[0], dt[0])
+	pass(t, d, "other", tokensOf(40, 9), 0, table(3+n, 3)) // it is dropped for the import
+	for at := prompt; at < len(tokens); at++ {
+		want := pass(t, p, "a", tokens[at:at+1], at, pt)
+		if got := pass(t, d, "a", tokens[at:at+1], at, dt); !slices.Equal(got, want) {
+			t.Fatalf("the logits at %d differ", at)
+		}
+	}
+	if !slices.Equal(p.rows.assemble(nil, pt[0], len(tokens)), d.rows.assemble(nil, dt[0], len(tokens))) {
+		t.Error("the blocks differ at the end")
+	}
+}
+
+// carry copies blocks from one pool to another.
+func carry(from, to *Runner, a, b kvcache.BlockTable) {
+	size := from.Layout().BlockBytes(0)
+	for i := range a.Blocks {
+		copy(to.rows.pool[int(b.Blocks[i])*size:][:size], from.rows.pool[int(a.Blocks[i])*size:])
+	}
+}
+
+// TestBlocksAreTheTruth: a name that comes back with other blocks behind it gets what is in the
+// blocks, even if as many tokens were computed under it.
+func TestBlocksAreTheTruth(t *testing.T) {
+	r := opened(t, llamaModel(t), Options{})
+	a, b := tokensOf(50, 1), tokensOf(50, 2)
+	pass(t, r, "b", b, 0, table(4, 4))
+	want := pass(t, r, "b", b[:1], 50, table(4, 4))
+	pass(t, r, "a", a, 0, table(0, 4))
+	if got := pass(t, r, "a", b[:1], 50, table(4, 4)); !slices.Equal(got, want) {
+		t.Error("the logits are those of what the name stood for before")
+	}
+	// Shorter than what is held: the request began again behind a prefix.
+	if got := pass(t, r, "a", b[:1], 50, table(4, 4)); !slices.Equal(got, want) {
+		t.Error("the same position again has other logits")
+	}
+}
+
+// TestHoldsTheLastPass: llama.cpp keeps the sequences of the last pass and no others.
+func TestHoldsTheLastPass(t *testing.T) {
+	r := opened(t, llamaModel(t), Options{Sequences: 3})
+	for _, name := range []string{"a", "b", "c", "d", ""} {
+		pass(t, r, name, tokensOf(20, 1), 0, table(0, 2))
+		if len(r.held) != 1 || len(r.free) != 2 {
+			t.Fatalf("after %q %d sequences are held and %d are free", name, len(r.held), len(r.free))
+		}
+	}
+}
+
+// TestGroups: more sequences than llama.cpp may have, and more tokens than it has cells, are
+// computed one group after the other; each gets what it gets alone.
+func TestGroups(t *testing.T) {
+	r := opened(t, llamaModel(t), Options{Sequences: 3})
+	var batch, next []runner.Work
+	var want [][]float32
+	for i := range 5 {
+		tokens, tables := tokensOf(100+i, i), table(i*7, 7)
+		pass(t, r, "", tokens, 0, tables)
+		want = append(want, pass(t, r, "", tokens[:1], len(tokens), tables))
+		name := string(rune('a' + i))
+		batch = append(batch, runner.Work{Sequence: name, Tokens: tokens, Tables: tables})
+		next = append(next, runner.Work{Sequence: name, Tokens: tokens[:1], Start: len(tokens), Tables: tables, Logits: make([]float32, r.Model().Vocab)})
+	}
+	for _, works := range [][]runner.Work{batch, next} {
+		if err := r.Forward(works); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, w := range next {
+		worst := float32(0)
+		for v := range w.Logits {
+			worst = max(worst, w.Logits[v]-want[i][v], want[i][v]-w.Logits[v])
+		}
+		// What shares a batch may change the rounding, no more; another sequence's differ by whole units.
+		if worst > 0.02 {
+			t.Errorf("sequence %d: logits differ by %g from those alone", i, worst)
+		}
+	}
+}
+
+func TestRefusesBadWork(t *testing.T) {
+	r := opened(t, llamaModel(t), Options{})
+	good := runner.Work{Sequence: "a", Tokens: []int32{1}, Tables: table(0, 1)}
+	for want, change := range map[string]func(*runner.Work){
+		"no tokens":            func(w *runner.Work) { w.Tokens = nil },
+		"leave the context":    func(w *runner.Work) { w.Start = 512 },
+		"room for 3 logits":    func(w *runner.Work) { w.Logits = make([]float32, 3) },
+		"block tables":         func(w *runner.Work) { w.Tables = nil },
+		"outside the vocab":    func(w *runner.Work) { w.Tokens = []int32{-1} },
+		"does not cover":       func(w *runner.Work) { w.Start = 16 },
+		"outside the pool":     func(w *runner.Work) { w.Tables = table(1000, 1) },
+		"in the batch twice":   func(w *runner.Work) {},
+		"table [1,2) does not": func(w *runner.Work) { w.Tables[0].First = 1 },
+	} {
+		bad := good
+		bad.Tables = slices.Clone(good.Tables)
+		change(&bad)
+		batch := []runner.Work{bad}
+		if strings.Contains(want, "twice") {
+			batch = append(batch, bad)
+		}
+		if err := r.Forward(batch); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+	r.Close()
+	if err := r.Forward([]runner.Work{good}); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("closed: %v", err)
+	}
+}
