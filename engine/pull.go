@@ -197,12 +197,19 @@ func (e *Engine) computeHere(s *seq) {
 }
 
 // dismiss tells the holder, once, that its KV is not wanted from us (LEASE-21). A pull that has
-// reached it does so itself.
+// reached it does so itself, and one that would have written to us hears of it if we claimed.
 func (e *Engine) dismiss(now int64, s *seq, status wire.Status, why string) {
+	claimed := s.claimed
 	e.unclaim(now, s)
 	h := s.req.Pull
 	reached := s.pull != nil && s.pull.Peer() != (wire.Life{})
-	if h == nil || h.Turn || reached || s.dismissed {
+	switch {
+	case reached || s.dismissed:
+		return
+	case h == nil && claimed:
+		e.emit(transfer.Notify{Peer: s.holder, Msg: &wire.Complete{Lease: s.lease, Status: status, Reason: why}})
+		return
+	case h == nil || h.Turn:
 		return
 	}
 	s.dismissed = true
