@@ -277,9 +277,11 @@ func (e *Engine) pullReady(now int64, s *seq, life wire.Life) {
 			return
 		}
 	}
-	if s.req.Pull == nil {
+	if s.req.Pull == nil || !s.req.Pull.Turn {
+		// It may have been admitted before anybody answered, and what is announced is read under a
+		// lease too (LEASE-05, LEASE-25).
 		s.holder = life
-		e.claim(now, s) // what is announced is read under a lease too (LEASE-25)
+		e.claim(now, s)
 	}
 	p := e.peers.up[life]
 	ranks, err := transfer.NewMapping(e.cfg.Layout, p.Parallel, e.cfg.Parallel)

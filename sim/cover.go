@@ -33,6 +33,7 @@ const (
 	requestMachine = "request"
 	offerMachine   = "offer"
 	pullMachine    = "pull"
+	leaseMachine   = "lease" // has no states: what is counted of leases
 	nowhere        = "-"
 )
 
@@ -136,6 +137,18 @@ func eventName(s engine.Watched) string {
 		return "failure"
 	}
 	return plainEvents[fmt.Sprintf("%T", s.Event)]
+}
+
+// noteName names what is counted of leases.
+func noteName(o engine.Noted) string {
+	name := map[engine.Note]string{
+		engine.LeasesRenewed: "renewed", engine.LeaseExpired: "expired", engine.CompleteIgnored: "complete ignored",
+		engine.LoadFailed: "load failed", engine.TurnPulled: "turn pulled", engine.TurnMissed: "turn missed",
+	}[o.What]
+	if o.Reason != "" {
+		name += ", " + o.Reason
+	}
+	return name
 }
 
 // plainEvents are the events that are named by their type alone.

@@ -81,6 +81,9 @@ func Generate(seed uint64, on Faults, nodes Nodes) Plan {
 		// The links are fast enough for all blocks of all requests within the time-out.
 		p.Cluster.BlockTime = max(1, p.Cluster.BlockTime*min(p.Cluster.Timeout/3, p.wire())/p.wire())
 	}
+	if d.one(6) {
+		d.couple(&p, on)
+	}
 	for range d.between(0, 6) {
 		if f, ok := d.fault(p, on); ok {
 			p.Faults = append(p.Faults, f)
@@ -304,7 +307,7 @@ func (d dice) trigger(p Plan, f *Fault) {
 		f.At = d.spell(0, 50*time.Millisecond)
 		return
 	default:
-		points := []Point{AtSubmit, AtComputed, AtPull, AtPull, AtPull, AtSlots, AtSlots, AtComplete, AtFinish, AtFinish, AtToken, AtAnnounce}
+		points := []Point{AtSubmit, AtPass, AtPass, AtRegister, AtComputed, AtComputed, AtPull, AtPull, AtPull, AtSlots, AtSlots, AtComplete, AtFinish, AtFinish, AtToken, AtAnnounce}
 		if p.Cluster.Slots > 0 && !d.one(3) {
 			f.On = choose(d, points...)
 			f.After = choose(d, 0, 0, d.spell(0, 100*time.Microsecond), d.spell(0, 3*time.Millisecond))

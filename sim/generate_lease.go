@@ -86,3 +86,26 @@ func (d dice) slots(p *Plan, pressure bool) {
 		p.Cluster.Slots = 2 * (len(p.Requests) + 1)
 	}
 }
+
+// couple draws two faults that strike one request together, which two draws hardly ever do.
+func (d dice) couple(p *Plan, on Faults) {
+	i := d.IntN(len(p.Requests))
+	r := p.Requests[i]
+	if r.Prefill == "" || !on["cancel"] {
+		return
+	}
+	cancel := Fault{Kind: Cancel, Request: i + 1, On: AtPass, Nth: d.between(1, 3), After: d.spell(0, time.Duration(p.Cluster.Pass)), Leg: "prefill"}
+	switch {
+	case d.one(2) && on["passfail"]:
+		// A leg is cancelled while a pass computes it, and the pass fails.
+		p.Faults = append(p.Faults, cancel, Fault{Kind: PassFail, Request: i + 1, On: AtPass, Nth: cancel.Nth, Node: r.Prefill})
+	case p.Cluster.ReadOnly && on["lose"]:
+		// A reader gives up whose registration never came.
+		cancel.Leg, cancel.On = "decode", choose(d, AtPass, AtComputed)
+		p.Faults = append(p.Faults, cancel, Fault{Kind: Lose, Request: i + 1, On: AtRegister, Nth: 1})
+	case r.Hold:
+		// A prefill is cancelled between two of its passes.
+		cancel.On = AtComputed
+		p.Faults = append(p.Faults, cancel)
+	}
+}

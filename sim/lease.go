@@ -158,6 +158,7 @@ func (p *proc) forgetSet(ev engine.Event) {
 func (p *proc) noted(o engine.Noted) {
 	w := p.w
 	w.note("noted", p.node.index, int(o.What), o.Blocks)
+	w.cover.counts[Transition{leaseMachine, nowhere, noteName(o), nowhere}]++
 	if o.What != engine.LeaseExpired {
 		if o.Reason != "" {
 			w.logf("%s: %s cannot use what it was to read: %s", p.node.name, o.Request, o.Reason)
@@ -166,6 +167,7 @@ func (p *proc) noted(o engine.Noted) {
 	}
 	w.logf("%s: the lease of %s expires", p.node.name, o.Request)
 	r := w.indexOf(o.Request)
+	p.checkUnread(w.requests[r])
 	for life, s := range p.sets {
 		if !s.members[r] {
 			continue
@@ -176,6 +178,25 @@ func (p *proc) noted(o engine.Noted) {
 		}
 		if d := w.nodeOf(life).proc; d != nil && d.life == life && !w.probing && w.plan.quiet() && w.linked(p, d) {
 			w.fail("renewed", "%s: the lease of %s expires, and its reader lives", p.node.name, o.Request)
+		}
+	}
+}
+
+// checkUnread looks whether a lease expires that a connected engine reads under, though nothing
+// keeps that from renewing it (LEASE-05).
+func (p *proc) checkUnread(r *request) {
+	w := p.w
+	if w.probing || !w.plan.quiet() || r.plan.Twin != "" {
+		return
+	}
+	for _, l := range r.legs {
+		if l.kind != engine.DecodeLeg || l.proc == nil || l.proc.dead || !w.linked(p, l.proc) {
+			continue
+		}
+		for _, h := range l.proc.held {
+			if h.Request == r.id && h.Pull != nil && !h.Pull.Ended() && h.Pull.Err() == nil {
+				w.fail("renewed", "%s: the lease of %s expires while %s reads", p.node.name, r.id, l.proc.node.name)
+			}
 		}
 	}
 }
