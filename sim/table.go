@@ -44,7 +44,7 @@ var table = []struct {
 		"register":    {"flowing", "draining", "released"},
 		"taken back":  {"waiting"},
 		"cancel":      {"draining", "released"},
-		"given up":    {"draining"},
+		"given up":    {"draining", "released"},
 	}},
 	{sendMachine, "flowing", map[string][]string{
 		"pass":        {"flowing"},
