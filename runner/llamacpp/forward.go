@@ -88,21 +88,12 @@ func (r *Runner) enter(batch []runner.Work) ([]llama.SeqId, error) {
 			keep[batch[i].Sequence] = true
 		}
 	}
-	if len(keep) == 0 {
-		r.dropAll()
-	}
 	for name, h := range r.held {
 		if !keep[name] {
 			r.drop(name, h)
 		}
 	}
-	ids, err := r.importAll(batch)
-	if errors.Is(err, errImport) && len(keep) > 0 {
-		// The free cells may be scattered. All of it fits into empty ones.
-		r.dropAll()
-		ids, err = r.importAll(batch)
-	}
-	return ids, err
+	return r.importAll(batch)
 }
 
 // holds says whether llama.cpp has the tokens before a work and no more, of the same content as
