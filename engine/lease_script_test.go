@@ -30,7 +30,7 @@ func (s *script) keep(h *Handle) {
 }
 
 // handle reads: handle name=.. [request=a] [life=P] [addr=p:1] prompt=N [tokens=N] [blocks=(..)]
-// [slot=0] [nonce=1] [expiry=DURATION] [before=LIFE,NONCE] [cached=N] [other=FROM] [no-hashes].
+// [slot=0] [nonce=1] [expiry=DURATION] [before=NONCE] [before-life=D] [cached=N] [other=FROM] [no-hashes].
 // blocks= is of every layer group, by default 10, 11, ... It is a turn if it has an expiry. other=
 // says from which of its tokens on it is of another text.
 func (s *script) handle(t *testing.T, d *datadriven.TestData) {
@@ -59,7 +59,7 @@ func (s *script) handle(t *testing.T, d *datadriven.TestData) {
 		h.Blocks = append(h.Blocks, list)
 	}
 	if n := arg(t, d, "before", uint64(0)); n > 0 {
-		h.Before = TurnRef{s.cfg.Life, n}
+		h.Before = TurnRef{life(arg(t, d, "before-life", "D")), n}
 	}
 	s.handles[arg(t, d, "name", h.Request)] = h
 }
