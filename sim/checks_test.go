@@ -81,6 +81,28 @@ func TestCheckersSee(t *testing.T) {
 			p := on(w, "d0")
 			p.grants = append(p.grants, &grant{epoch: 99, blocks: make([][]kvcache.BlockID, 2)})
 		}},
+		{"no leak", "a lease slot stays", 5e6, func(w *world) {
+			on(w, "p0").slots = []int64{7}
+		}},
+		{"no leak", "a read never ends", 5e6, func(w *world) {
+			on(w, "d0").reading = []*fetch{{}}
+		}},
+		{"protocol", "a lease slot is given anew", 5e6, func(w *world) {
+			on(w, "p0").slots = []int64{7}
+			on(w, "p0").setSlots([]engine.Output{engine.SetSlot{Value: 8}})
+		}},
+		{"renewed", "a lease expires that was renewed", 5e6, func(w *world) {
+			on(w, "p0").sets[on(w, "d0").life] = &leased{members: map[int]bool{0: true}, until: never}
+			on(w, "p0").noted(engine.Noted{What: engine.LeaseExpired, Request: "r1"})
+		}},
+		{"renewed", "a lease expires whose reader lives", 5e6, func(w *world) {
+			on(w, "p0").sets[on(w, "d0").life] = &leased{members: map[int]bool{0: true}}
+			on(w, "p0").noted(engine.Noted{What: engine.LeaseExpired, Request: "r1"})
+		}},
+		{"no touch after release", "a pass uses what is being read into", 5e6, func(w *world) {
+			p := on(w, "p0")
+			p.mem.slot(0, held(p).Tables[0].Blocks[0]).holders[0].reads++
+		}},
 		{"one answer", "an engine ends a request twice", 5e6, func(w *world) {
 			w.finishOut(on(w, "p0"), engine.Finish{Request: "r1"})
 		}},

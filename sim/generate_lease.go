@@ -28,7 +28,7 @@ func (d dice) style(c *Cluster, on Faults) {
 	if !c.ReadOnly && d.one(2) {
 		c.TurnTTL = choose(d, d.spell(time.Millisecond, 20*time.Millisecond), d.spell(20*time.Millisecond, 300*time.Millisecond))
 	}
-	c.Lease = int64(ampleLease)*(c.Latency+c.Jitter) + d.spell(0, time.Second)
+	c.Lease = int64(ampleLease)*(c.Latency+c.Jitter) + choose(d, d.spell(0, 3*time.Millisecond), d.spell(0, time.Second))
 	if on["heartbeat"] && !d.one(4) {
 		c.Lease = shortLease*(c.Latency+c.Jitter) + d.spell(time.Millisecond, 20*time.Millisecond)
 	}

@@ -35,6 +35,7 @@ func report(t *testing.T, s Summary, on Faults) {
 // memory.go, pass.go and router.go.
 //
 // req: PIPE-13 PIPE-16 PIPE-18 PIPE-19 PIPE-28 PIPE-32
+// req: LEASE-03 LEASE-04 LEASE-14 LEASE-15
 func TestSeeds(t *testing.T) {
 	on := faults(t, "all")
 	n := *seeds
