@@ -67,11 +67,13 @@ func (s *shrinker) dropRequests() bool {
 			p.Faults = append(p.Faults, f)
 		}
 		for i := range p.Requests {
-			switch like := &p.Requests[i].Like; {
-			case *like > to:
-				*like -= to - from
-			case *like > from:
-				*like = 0
+			for _, earlier := range []*int{&p.Requests[i].Like, &p.Requests[i].After} {
+				switch {
+				case *earlier > to:
+					*earlier -= to - from
+				case *earlier > from:
+					*earlier = 0
+				}
 			}
 		}
 		return s.try(p)
@@ -113,12 +115,12 @@ func (s *shrinker) simplify() (any bool) {
 // round makes every time of a plan a multiple of unit, and none that was set zero.
 func round(p *Plan, unit int64) {
 	c := &p.Cluster
-	times := []*int64{&c.Timeout, &c.DeadAfter, &c.Latency, &c.Jitter, &c.BlockTime, &c.Pass, &c.PassToken}
+	times := []*int64{&c.Timeout, &c.DeadAfter, &c.Latency, &c.Jitter, &c.BlockTime, &c.Pass, &c.PassToken, &c.Lease, &c.TurnTTL}
 	for i := range p.Requests {
 		times = append(times, &p.Requests[i].At, &p.Requests[i].Skew)
 	}
 	for i := range p.Faults {
-		times = append(times, &p.Faults[i].At, &p.Faults[i].After, &p.Faults[i].For)
+		times = append(times, &p.Faults[i].At, &p.Faults[i].After, &p.Faults[i].For, &p.Faults[i].Lateness)
 	}
 	for _, t := range times {
 		if *t != 0 {
@@ -148,6 +150,10 @@ func (s *shrinker) changes() []func(*Plan) {
 		func(p *Plan) { p.Cluster.DecodeReuse = false },
 		func(p *Plan) { p.Cluster.Checksum = false },
 		func(p *Plan) { p.Cluster.Jitter = 0 },
+		func(p *Plan) { p.Cluster.Drift = 0 },
+		func(p *Plan) { p.Cluster.TurnTTL = 0 },
+		func(p *Plan) { p.Cluster.Threshold = 0 },
+		func(p *Plan) { p.Cluster.Recompute = false },
 		func(p *Plan) { p.Cluster.Lanes = 1 },
 		func(p *Plan) { p.Cluster.PassToken = 0 },
 		func(p *Plan) { round(p, int64(time.Millisecond)) },
@@ -164,6 +170,9 @@ func (s *shrinker) changes() []func(*Plan) {
 			func(p *Plan) { p.Requests[i].Skew = 0 },
 			func(p *Plan) { p.Requests[i].IgnoreEOS = true },
 			func(p *Plan) { p.Requests[i].Like, p.Requests[i].Alike = 0, 0 },
+			func(p *Plan) { p.Requests[i].Twin, p.Requests[i].Newer = "", false },
+			func(p *Plan) { p.Requests[i].Second = "" },
+			func(p *Plan) { p.Requests[i].After = 0 },
 		)
 	}
 	for i := range s.plan.Faults {
