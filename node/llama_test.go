@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"kvferry/engine"
@@ -183,6 +184,39 @@ func TestRealModelTurns(t *testing.T) {
 		}
 		messages = append(messages, e2etest.Message{Role: "assistant", Content: got.Text}, e2etest.Message{Role: "user", Content: "And then?"})
 	}
+}
+
+// TestLlamaAtOnce: requests at once share llama.cpp's passes, and each gets what its own prompt
+// gives. Rounding may make a later token another one, after which answers part; the first must not.
+//
+// req: SERVE-05
+func TestLlamaAtOnce(t *testing.T) {
+	cfg := llamaConfig(t, e2etest.RandomModel(t, "random", reftest.ModelOptions{Layers: 3, KVHeads: 2, Context: 1024}))
+	cfg.Pipelined, cfg.MaxSeqs, cfg.BlockReuse = true, 8, true
+	whole := cfg
+	whole.Role, whole.Pipelined = engine.Aggregated, false
+	alone := e2etest.StartEngine(t, whole)
+	c := e2etest.Start(t, e2etest.Options{Engine: cfg})
+	var wg sync.WaitGroup
+	for i := range 16 {
+		r := e2etest.Request{Prompt: tokens(30+17*i, uint64(i)), Stream: i%2 == 0}.With(greedy).
+			With(map[string]any{"max_tokens": 12, "ignore_eos": true, "logprobs": 0})
+		want, err := alone.Complete(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			got, err := c.Complete(t.Context(), r)
+			switch {
+			case err != nil:
+				t.Errorf("request %d: %v", i, err)
+			case len(got.Tokens) != 12 || got.Tokens[0].Name != want.Tokens[0].Name || math.Abs(got.Tokens[0].Logprob-want.Tokens[0].Logprob) > rounding:
+				t.Errorf("request %d: %+v, alone %+v", i, got.Tokens, want.Tokens)
+			}
+		})
+	}
+	wg.Wait()
+	c.AwaitIdle(t)
 }
 
 // TestLlamaRefusals: what llama.cpp cannot run, or not here, is refused by its name.
