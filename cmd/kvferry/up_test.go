@@ -94,7 +94,7 @@ func states(t *testing.T, c *cluster) {
 			t.Errorf("%s engine %d is no child of ours", *e.Role, *e.PID)
 		}
 		for field, want := range map[string]string{
-			"requests": `{"running":0,"waiting":0}`, "sessions": `{"send":0,"receive":0,"pull":0}`, "leases": "0",
+			"requests": `{"running":0,"waiting":0}`, "sessions": `{"send":0,"receive":0,"offer":0,"pull":0}`, "leases": "0",
 		} {
 			if got := string(e.State[field]); got != want {
 				t.Errorf("%s engine: %s is %s", *e.Role, field, got)

@@ -15,6 +15,6 @@
 // that depends on how many tokens they are given, so the cut of a prompt and what shares a batch
 // can change the last bits.
 //
-// It is built on Linux and macOS, and not with the tag nollamacpp, for its binding needs libffi and
-// a dynamic loader. Load says so where it is not.
+// It is built with the tag llamacpp, on Linux and macOS: its binding needs libffi when a program
+// starts, whether it then uses llama.cpp or not. Load says so where it is not built.
 package llamacpp

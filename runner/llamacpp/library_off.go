@@ -1,4 +1,4 @@
-//go:build !((linux || darwin) && (amd64 || arm64)) || nollamacpp
+//go:build !((linux || darwin) && (amd64 || arm64)) || !llamacpp
 
 package llamacpp
 
@@ -8,7 +8,7 @@ import (
 	"kvferry/runner"
 )
 
-var errNotBuilt = errors.New("this kvferry was built without llama.cpp: it is built with it on Linux and macOS, on amd64 and arm64, without the tag nollamacpp")
+var errNotBuilt = errors.New("this kvferry was built without llama.cpp: build it with -tags llamacpp, on Linux or macOS, on amd64 or arm64")
 
 // FindLibrary says that llama.cpp is not built in.
 func FindLibrary(string) (string, error) { return "", errNotBuilt }

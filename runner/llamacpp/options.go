@@ -33,20 +33,3 @@ const Variable = "KVFERRY_LLAMA_LIB"
 
 // ErrNoLibrary is in the errors of a folder without the libraries, and of a search for them.
 var ErrNoLibrary = errors.New("llama.cpp " + Version + " was not found: install its shared libraries and name their folder by --llama-lib or " + Variable)
-
-const (
-	defaultContext   = 8192
-	defaultSequences = 16
-	mostSequences    = 255 // of llama.cpp's 256; one is for export
-)
-
-func (o Options) withDefaults() Options {
-	if o.Sequences == 0 {
-		o.Sequences = defaultSequences
-	}
-	o.Sequences = min(o.Sequences, mostSequences)
-	if o.Threads == 0 {
-		o.Threads = 1
-	}
-	return o
-}

@@ -14,9 +14,6 @@ type rows struct {
 	pool   []byte
 }
 
-// blocks is how many the pool holds.
-func (r *rows) blocks() int { return len(r.pool) / r.layout.BlockBytes(0) }
-
 // each visits the contiguous pieces of the positions [from,to): size bytes of one head of one
 // token, at block in the pool, and at row bytes behind the beginning of the token's row in a state.
 func (r *rows) each(t kvcache.BlockTable, from, to int, visit func(layer, kv, pos, block, row, size int)) {
@@ -45,15 +42,6 @@ func (r *rows) assemble(buf []byte, t kvcache.BlockTable, n int) []byte {
 	r.each(t, 0, n, func(layer, kv, pos, block, row, size int) {
 		at := r.shape.rows(n, layer, kv) + pos*r.shape.row + row
 		copy(buf[at:at+size], r.pool[block:block+size])
-	})
-	return buf
-}
-
-// row appends all that the blocks have of one position to buf[:0].
-func (r *rows) row(buf []byte, t kvcache.BlockTable, pos int) []byte {
-	buf = buf[:0]
-	r.each(t, pos, pos+1, func(_, _, _, block, _, size int) {
-		buf = append(buf, r.pool[block:block+size]...)
 	})
 	return buf
 }

@@ -1,4 +1,4 @@
-//go:build linux && amd64 && !nollamacpp
+//go:build linux && amd64 && llamacpp
 
 package llamacpp
 

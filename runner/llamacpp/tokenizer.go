@@ -1,4 +1,4 @@
-//go:build (linux || darwin) && (amd64 || arm64) && !nollamacpp
+//go:build (linux || darwin) && (amd64 || arm64) && llamacpp
 
 package llamacpp
 
