@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -117,7 +118,9 @@ func TestStoppedPrefill(t *testing.T) {
 	stuck, other := launchEngine("prefill", "--pipelined"), launchEngine("prefill", "--pipelined")
 	// So few blocks that the next request must have the stuck one's.
 	d := launchEngine("decode", "--kv-blocks", "180", "--enable-block-reuse=false")
-	r := launch(t, "router", "--listen", any0, "--prefill", stuck.ready(t), "--prefill", other.ready(t), "--decode", d.ready(t))
+	decode := e2etest.NewClient(d.ready(t), models.TinyName)
+	defer decode.Close()
+	r := launch(t, "router", "--listen", any0, "--prefill", stuck.ready(t), "--prefill", other.ready(t), "--decode", decode.URL)
 	c := &cluster{r, e2etest.NewClient(r.ready(t), models.TinyName)}
 	defer c.Close()
 	c.awaitIdle(t)
@@ -136,7 +139,17 @@ func TestStoppedPrefill(t *testing.T) {
 
 	next := longPrompt(2).With(map[string]any{"max_tokens": 200})
 	running := c.send(t, next)
-	c.busy(t, "decode", func(s node.State) bool { return s.Requests.Running == 1 && s.Sessions.Receive == 0 })
+	// The router would wait for the stopped engine before it tells.
+	e2etest.Await(t, waitLong, "decode has all of it", func() error {
+		var s node.State
+		if err := decode.Get(t.Context(), "/debug/state", &s); err != nil {
+			return err
+		}
+		if s.Requests.Running != 1 || s.Sessions.Receive != 0 {
+			return fmt.Errorf("it holds %+v", s)
+		}
+		return nil
+	})
 	stuck.signal(syscall.SIGCONT)
 	unharmed(t, next, await(t, running))
 	c.awaitIdle(t)
