@@ -73,7 +73,7 @@ func TestLapse(t *testing.T) {
 			for _, l := range lanes {
 				all.Go(func() {
 					for i := 0; i < *runs/len(lanes) && !t.Failed(); i++ {
-						l.run(points[i%len(points)], i)
+						l.run(points[i%len(points)], i/len(points)%4 == 3)
 					}
 				})
 			}
@@ -96,10 +96,10 @@ func newLane(t *testing.T, whole *e2etest.Client, verify bool, policy string, se
 
 // run has one prompt read whose lease lapses at a point. A small prompt's lease ends after it, so
 // that the refill takes that one's slot, and not the slot that is looked at: it must be zeroed.
-func (l *lane) run(at point, i int) {
-	p, expires := l.lasts, false
-	if i%4 == 3 && at != never {
-		p, expires = l.lapse, true
+func (l *lane) run(at point, expires bool) {
+	p := l.lasts
+	if expires = expires && at != never; expires {
+		p = l.lapse
 	}
 	r := e2etest.Request{Prompt: l.prompt(promptBlocks*tokensOfBlock + 1), Params: map[string]any{"max_tokens": 4, "ignore_eos": true, "temperature": 0}}
 	handle := l.prefill(p, r)
