@@ -37,6 +37,11 @@ type Work struct {
 	Tables []kvcache.BlockTable
 	// Logits, when not nil, has Vocab elements and receives the logits after the last token.
 	Logits []float32
+	// Written, when not nil, is told during Forward that the KV of all of Tokens is in the blocks for
+	// every layer below through, which grows from call to call. It is called by the goroutine of
+	// Forward, must not block, and need not be called at all: when Forward returns, every layer is
+	// written.
+	Written func(through int)
 }
 
 // Tokenizer turns text into tokens and back.
