@@ -53,7 +53,7 @@ type Servers struct {
 // KVCache is an engine's cache.
 type KVCache struct {
 	TokensPerBlock *int    `yaml:"tokens_per_block" min:"1" max:"4096" default:"16" doc:"tokens of a block; equal on all engines"`
-	DType          *string `yaml:"dtype" enum:"f16,f32" default:"f16" doc:"type of a stored element; equal on all engines"`
+	DType          *string `yaml:"dtype" enum:"f16,f32,q8_0" default:"f16" doc:"how keys and values are stored; equal on all engines; q8_0 needs llama.cpp"`
 	Blocks         *int    `yaml:"blocks" min:"0" max:"16777216" default:"0" doc:"blocks of each layer group's pool; 0 takes four whole contexts"`
 
 	Manager          *string `yaml:"manager" enum:"reserve,grow" default:"reserve" doc:"reserve takes all of a request's blocks at its admission; grow takes them as they are needed, and preempts"`

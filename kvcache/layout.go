@@ -2,44 +2,6 @@ package kvcache
 
 import "fmt"
 
-// DType is the type of one stored K or V element.
-type DType uint8
-
-// The element types that a cache can hold.
-const (
-	F16 DType = iota + 1
-	F32
-)
-
-// Size is the element's size in bytes.
-func (d DType) Size() int {
-	if d == F32 {
-		return 4
-	}
-	return 2
-}
-
-func (d DType) String() string {
-	switch d {
-	case F16:
-		return "f16"
-	case F32:
-		return "f32"
-	}
-	return fmt.Sprintf("dtype(%d)", uint8(d))
-}
-
-// ParseDType reads the name that a flag or a file gives.
-func ParseDType(s string) (DType, error) {
-	switch s {
-	case "f16":
-		return F16, nil
-	case "f32":
-		return F32, nil
-	}
-	return 0, fmt.Errorf("kv dtype %q: want f16 or f32", s)
-}
-
 // LayerGroup is a set of layers that share one pool and one block table,
 // because they keep the same tokens.
 type LayerGroup struct {
@@ -68,8 +30,11 @@ type Layout struct {
 	Groups  []LayerGroup
 }
 
+// RowBytes is the size of one head's K (or V) of one layer of one token.
+func (l Layout) RowBytes() int { return l.DType.Bytes(l.HeadDim) }
+
 // HeadBytes is the size of one head's K (or V) of one layer in one block; it is contiguous.
-func (l Layout) HeadBytes() int { return l.BlockTokens * l.HeadDim * l.DType.Size() }
+func (l Layout) HeadBytes() int { return l.BlockTokens * l.RowBytes() }
 
 // LayerBytes is the size of one layer (K and V) in one block.
 func (l Layout) LayerBytes() int { return 2 * l.KVHeads * l.HeadBytes() }
@@ -100,8 +65,10 @@ func (l Layout) Validate() error {
 		return fmt.Errorf("kv heads %d: want at least 1", l.KVHeads)
 	case l.HeadDim < 1:
 		return fmt.Errorf("head dim %d: want at least 1", l.HeadDim)
-	case l.DType != F16 && l.DType != F32:
-		return fmt.Errorf("kv dtype %s: want f16 or f32", l.DType)
+	case !l.DType.valid():
+		return fmt.Errorf("kv dtype %s: want %s", l.DType, dtypeNames)
+	case l.HeadDim%l.DType.group() != 0:
+		return fmt.Errorf("head dim %d: kv dtype %s stores %d values together, and they must be of one head", l.HeadDim, l.DType, l.DType.group())
 	case len(l.Groups) == 0:
 		return fmt.Errorf("no layer group")
 	}

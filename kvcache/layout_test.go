@@ -48,18 +48,6 @@ func TestTotalBlocks(t *testing.T) {
 	}
 }
 
-func TestDType(t *testing.T) {
-	for name, size := range map[string]int{"f16": 2, "f32": 4} {
-		d, err := ParseDType(name)
-		if err != nil || d.Size() != size || d.String() != name {
-			t.Errorf("%s: %v of %d bytes, %v", name, d, d.Size(), err)
-		}
-	}
-	if _, err := ParseDType("q8_0"); err == nil {
-		t.Error("q8_0 was accepted")
-	}
-}
-
 func TestLayoutValidate(t *testing.T) {
 	good := func() Layout {
 		return Layout{BlockTokens: 4, KVHeads: 1, HeadDim: 8, DType: F16, Groups: []LayerGroup{{Layers: []int{0}}}}
@@ -72,6 +60,8 @@ func TestLayoutValidate(t *testing.T) {
 		"kv heads -1":         func(l *Layout) { l.KVHeads = -1 },
 		"head dim 0":          func(l *Layout) { l.HeadDim = 0 },
 		"kv dtype dtype(9)":   func(l *Layout) { l.DType = 9 },
+		"kv dtype dtype(0)":   func(l *Layout) { l.DType = 0 },
+		"dim 8: kv dtype q8_": func(l *Layout) { l.DType = Q8_0 },
 		"no layer group":      func(l *Layout) { l.Groups = nil },
 		"group 0 has no":      func(l *Layout) { l.Groups[0].Layers = nil },
 		"window -1 is negati": func(l *Layout) { l.Groups[0].Window = -1 },

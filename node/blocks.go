@@ -63,8 +63,8 @@ func (l *lists) copy(copies []kvcache.BlockCopy) {
 	}
 }
 
-// poison overwrites a block whose content nobody can want, so that a stale read shows: as f16
-// and as f32 the pattern is not a number.
+// poison overwrites a block whose content nobody can want, so that a stale read shows: as f16,
+// as f32 and as a scale of q8_0 the pattern is not a number.
 func (l *lists) poison(group int, b kvcache.BlockID) {
 	for rank := range l.parallel.Ranks() {
 		size := uint64(l.pools.at(rank, group).BlockBytes)

@@ -24,7 +24,7 @@ type EngineConfig struct {
 	Llama  LlamaConfig
 	// Listen is the HTTP address, AgentListen the transfer agent's.
 	Listen, AgentListen string
-	// BlockTokens is the number of tokens of a block, KVDType their type, f16 or f32.
+	// BlockTokens is the number of tokens of a block, KVDType their type, f16, f32 or q8_0.
 	BlockTokens int
 	KVDType     string
 	// KVBlocks is the size of each layer group's pool; 0 takes four whole contexts.

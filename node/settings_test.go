@@ -100,7 +100,7 @@ func TestEngineConfigIsValidated(t *testing.T) {
 	for want, change := range map[string]func(*node.EngineConfig){
 		"model: is empty": func(c *node.EngineConfig) { c.Model = "" },
 		"kv_cache_config.tokens_per_block: 0: want at least 1":                func(c *node.EngineConfig) { c.BlockTokens = 0 },
-		`kv_cache_config.dtype: "fp8": want f16 or f32`:                       func(c *node.EngineConfig) { c.KVDType = "fp8" },
+		`kv_cache_config.dtype: "fp8": want f16, f32 or q8_0`:                 func(c *node.EngineConfig) { c.KVDType = "fp8" },
 		"kv_cache_config.blocks: -1: want at least 0":                         func(c *node.EngineConfig) { c.KVBlocks = -1 },
 		`kv_cache_config.manager: "": want reserve or grow`:                   func(c *node.EngineConfig) { c.KVManager = "" },
 		"max_num_tokens: 0: want at least 1":                                  func(c *node.EngineConfig) { c.ChunkTokens = 0 },

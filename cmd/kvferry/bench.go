@@ -58,7 +58,7 @@ func benchPipelineCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Engine.Model, "model", o.Engine.Model, modelUsage)
 	f.IntVar(&o.Engine.BlockTokens, "block-tokens", o.Engine.BlockTokens, "tokens of a KV block")
-	f.StringVar(&o.Engine.KVDType, "kv-dtype", o.Engine.KVDType, "type of the KV cache, f16 or f32")
+	f.StringVar(&o.Engine.KVDType, "kv-dtype", o.Engine.KVDType, "type of the KV cache, f16, f32 or q8_0 (llama.cpp only)")
 	f.IntVar(&o.PromptTokens, "prompt-tokens", 0, "length of the prompt (default 2048, or what fits the model's context)")
 	f.IntSliceVar(&o.Chunks, "chunks", o.Chunks, "numbers of chunks to cut the prompt into")
 	f.StringSliceVar(&links, "bandwidth", nil,

@@ -86,7 +86,7 @@ func TestCheckTellsEveryFault(t *testing.T) {
 		"many": {"port: -1\nmodel: 7\n", []string{"--kv-blocks=-1", "--kv-dtype=f64"}, []string{
 			"F:1:7: port: -1: want at least 0",
 			"F:2:8: model: 7: want text",
-			`--kv-dtype: context_servers.kv_cache_config.dtype: "f64": want f16 or f32`,
+			`--kv-dtype: context_servers.kv_cache_config.dtype: "f64": want f16, f32 or q8_0`,
 			"--kv-blocks: context_servers.kv_cache_config.blocks: -1: want at least 0",
 		}},
 	} {

@@ -116,7 +116,7 @@ func engineFlags(f *pflag.FlagSet, o *config.Overrides) {
 	d := config.Default().ContextServers
 	stringFlag(f, &o.Model, "model", *d.Model, modelUsage)
 	intFlag(f, &o.BlockTokens, "block-tokens", *d.KVCache.TokensPerBlock, "tokens of a KV block; equal on all engines")
-	stringFlag(f, &o.KVDType, "kv-dtype", *d.KVCache.DType, "type of the KV cache, f16 or f32; equal on all engines")
+	stringFlag(f, &o.KVDType, "kv-dtype", *d.KVCache.DType, "type of the KV cache, f16, f32 or q8_0 (llama.cpp only); equal on all engines")
 	intFlag(f, &o.KVBlocks, "kv-blocks", *d.KVCache.Blocks, "blocks of each layer group's pool (default four whole contexts)")
 	stringFlag(f, &o.KVManager, "kv-manager", *d.KVCache.Manager, "reserve takes all blocks at admission; grow takes them as needed, and preempts")
 	boolFlag(f, &o.BlockReuse, "enable-block-reuse", *d.KVCache.EnableBlockReuse, "compute and send what prompts begin with once")

@@ -148,6 +148,9 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q: %v, want %q in it", name, err, want)
 		}
 	}
+	if _, err := Open("llama-3.1-8b", Options{BlockTokens: 16, KV: kvcache.Q8_0}); err == nil || !strings.Contains(err.Error(), "kv-dtype q8_0") {
+		t.Errorf("q8_0: %v", err)
+	}
 	r, err := Open("llama-3.1-8b@2xl4,context=4000", Options{BlockTokens: 16, KV: kvcache.F16})
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ type pattern struct {
 }
 
 func newPattern(layout kvcache.Layout, group int) pattern {
-	p := pattern{layout: layout, group: group, size: layout.HeadDim * layout.DType.Size()}
+	p := pattern{layout: layout, group: group, size: layout.RowBytes()}
 	for _, layer := range layout.Groups[group].Layers {
 		for kv := range 2 {
 			for head := range layout.KVHeads {

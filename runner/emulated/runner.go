@@ -14,7 +14,7 @@ import (
 type Options struct {
 	// BlockTokens is how many tokens a block holds.
 	BlockTokens int
-	// KV is the stored type of keys and values.
+	// KV is the stored type of keys and values, F16 or F32.
 	KV kvcache.DType
 }
 
@@ -37,6 +37,9 @@ func Open(name string, opt Options) (*Runner, error) {
 	s, err := parse(name)
 	if err != nil {
 		return nil, fmt.Errorf("emulated model: %w", err)
+	}
+	if opt.KV == kvcache.Q8_0 {
+		return nil, fmt.Errorf("kv-dtype %s: an emulated model has f16 or f32; only llama.cpp stores %s", opt.KV, opt.KV)
 	}
 	r := &Runner{spec: s}
 	r.layout = kvcache.Layout{

@@ -131,6 +131,11 @@ func (r *Runner) supported() error {
 	return nil
 }
 
+// kinds are llama.cpp's numbers of the stored types.
+var kinds = map[kvcache.DType]llama.GGMLType{
+	kvcache.F16: llama.GGMLTypeF16, kvcache.F32: llama.GGMLTypeF32, kvcache.Q8_0: llama.GGMLTypeQ8_0,
+}
+
 // openContext makes the context, of as many cells as a whole context has tokens.
 func (r *Runner) openContext() error {
 	p := llama.ContextDefaultParams()
@@ -139,9 +144,9 @@ func (r *Runner) openContext() error {
 	p.NSeqMax = uint32(r.opt.Sequences + 1)
 	p.NThreads, p.NThreadsBatch = int32(r.opt.Threads), int32(r.opt.Threads)
 	p.FlashAttentionType = llama.FlashAttentionTypeEnabled
-	kind := llama.GGMLTypeF16
-	if r.opt.KV == kvcache.F32 {
-		kind = llama.GGMLTypeF32
+	kind, ok := kinds[r.opt.KV]
+	if !ok {
+		return fmt.Errorf("kv-dtype %s: llama.cpp is not asked for it", r.opt.KV)
 	}
 	p.TypeK, p.TypeV = kind, kind
 	// A part of a sequence can be copied into another one only within one stream.
@@ -179,12 +184,13 @@ func (r *Runner) probe() error {
 	if err != nil {
 		return err
 	}
-	heads, size := int(llama.ModelNHeadKV(r.weights)), r.opt.KV.Size()
-	if layers := int(llama.ModelNLayer(r.weights)); s.layers != layers || heads < 1 || s.row%(heads*size) != 0 {
+	heads := max(1, int(llama.ModelNHeadKV(r.weights)))
+	dim, whole := r.opt.KV.Values(s.row / heads)
+	if layers := int(llama.ModelNLayer(r.weights)); s.layers != layers || s.row%heads != 0 || !whole {
 		return fmt.Errorf("its %d layers keep %d rows of %d bytes for %d heads, which is not supported with llama.cpp yet", layers, s.layers, s.row, heads)
 	}
 	l := kvcache.Layout{
-		BlockTokens: r.opt.BlockTokens, KVHeads: heads, HeadDim: s.row / (heads * size), DType: r.opt.KV,
+		BlockTokens: r.opt.BlockTokens, KVHeads: heads, HeadDim: dim, DType: r.opt.KV,
 		Groups: []kvcache.LayerGroup{{}},
 	}
 	for i := range s.layers {

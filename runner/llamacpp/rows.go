@@ -17,7 +17,7 @@ type rows struct {
 // each visits the contiguous pieces of the positions [from,to): size bytes of one head of one
 // token, at block in the pool, and at row bytes behind the beginning of the token's row in a state.
 func (r *rows) each(t kvcache.BlockTable, from, to int, visit func(layer, kv, pos, block, row, size int)) {
-	size := r.layout.HeadDim * r.layout.DType.Size()
+	size := r.layout.RowBytes()
 	for pos := from; pos < to; pos++ {
 		base := int(t.Block(pos/r.layout.BlockTokens))*r.layout.BlockBytes(0) + pos%r.layout.BlockTokens*size
 		for layer := range r.shape.layers {

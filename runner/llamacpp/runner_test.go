@@ -94,9 +94,9 @@ func pass(t testing.TB, r *Runner, name string, tokens []int32, start int, table
 //
 // req: SERVE-05
 func TestImportIsExact(t *testing.T) {
-	for _, kv := range []kvcache.DType{kvcache.F16, kvcache.F32} {
+	for _, kv := range []kvcache.DType{kvcache.F16, kvcache.F32, kvcache.Q8_0} {
 		t.Run(kv.String(), func(t *testing.T) {
-			path := llamaModel(t)
+			path := random(t, reftest.ModelOptions{Layers: 3, KVHeads: 2, HeadDim: 32, Context: 1024})
 			importIsExact(t, opened(t, path, Options{KV: kv}), opened(t, path, Options{KV: kv}), tokensOf(230, 1), 200)
 		})
 	}
@@ -121,7 +121,13 @@ func TestRealModel(t *testing.T) {
 		}
 		t.Skip(how)
 	}
-	p, d := opened(t, path, Options{Context: 512}), opened(t, path, Options{Context: 512})
+	for _, kv := range []kvcache.DType{kvcache.F16, kvcache.Q8_0} {
+		t.Run(kv.String(), func(t *testing.T) { realModel(t, path, kv) })
+	}
+}
+
+func realModel(t *testing.T, path string, kv kvcache.DType) {
+	p, d := opened(t, path, Options{Context: 512, KV: kv}), opened(t, path, Options{Context: 512, KV: kv})
 	tokens := p.Tokenizer().Encode(strings.Repeat("The ferry left the harbour at noon, and nobody on the quay looked up from the crates of oranges "+
 		"that had come in the night before. In the wheelhouse the captain read his letter again, folded it, and ", 3))
 	importIsExact(t, p, d, tokens, len(tokens)-8)
@@ -163,6 +169,17 @@ func carry(from, to *Runner, a, b kvcache.BlockTable) {
 	size := from.Layout().BlockBytes(0)
 	for i := range a.Blocks {
 		copy(to.rows.pool[int(b.Blocks[i])*size:][:size], from.rows.pool[int(a.Blocks[i])*size:])
+	}
+}
+
+// TestQuantizedHeadDim: a model whose heads are no whole number of what q8_0 stores together is
+// refused, and the type is named.
+func TestQuantizedHeadDim(t *testing.T) {
+	needLibrary(t)
+	path := random(t, reftest.ModelOptions{Heads: 4, KVHeads: 4, HeadDim: 16})
+	_, err := Load("m", path, Options{BlockTokens: 16, KV: kvcache.Q8_0})
+	if err == nil || !strings.Contains(err.Error(), "q8_0") {
+		t.Fatalf("16 values a head: %v", err)
 	}
 }
 

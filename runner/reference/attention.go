@@ -46,7 +46,7 @@ func (p *pass) storeRow(k *rank, i int, kv []float32) {
 	number, slot := p.r.blockOf(p.batch[p.work[i]].Tables[p.group], int(p.pos[i]))
 	block := k.block(p.group, number)
 	for h := range 2 * heads {
-		at := k.shard.HeadOffset(p.group, p.inner, h/heads, k.kv.Start+h%heads) + slot*d*lay.DType.Size()
+		at := k.shard.HeadOffset(p.group, p.inner, h/heads, k.kv.Start+h%heads) + slot*lay.RowBytes()
 		src := kv[h*d : (h+1)*d]
 		if lay.DType == kvcache.F16 {
 			kernel.FloatsToHalves(block[at:], src)
@@ -108,7 +108,7 @@ func (p *pass) gather(s *scratch, k *rank, w *runner.Work, head, base, end int) 
 		number, slot := p.r.blockOf(w.Tables[p.group], pos)
 		count := min(tpb-slot, end-pos)
 		block := k.block(p.group, number)
-		skip := slot * d * lay.DType.Size()
+		skip := slot * lay.RowBytes()
 		widen(s.stored[:count*d], block[keysAt+skip:], lay.DType)
 		packKeys(s.keys, s.stored[:count*d], d, pos-base)
 		widen(s.stored[:count*d], block[valuesAt+skip:], lay.DType)

@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// BlockTokens is how many tokens a block holds.
 	BlockTokens int
-	// KV is the stored type of keys and values.
+	// KV is the stored type of keys and values, F16 or F32.
 	KV kvcache.DType
 	// Parallel cuts the model into ranks, all of this process. Tensor is 1, 2 or 4 and
 	// divides the query heads; it divides the KV heads or they it. The zero value is one rank.
@@ -66,6 +66,9 @@ func load(name string, file []byte, opt Options) (*Runner, error) {
 	r := &Runner{}
 	if r.cfg, err = readConfig(f); err != nil {
 		return nil, err
+	}
+	if opt.KV == kvcache.Q8_0 {
+		return nil, fmt.Errorf("kv-dtype %s: the reference engine stores f16 or f32; only llama.cpp stores %s", opt.KV, opt.KV)
 	}
 	r.layout = kvcache.Layout{BlockTokens: opt.BlockTokens, KVHeads: r.cfg.kvHeads, HeadDim: r.cfg.headDim, DType: opt.KV}
 	r.layout.Groups, r.place = r.cfg.groups()

@@ -103,6 +103,9 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("options %+v are taken", o)
 		}
 	}
+	if _, err := Load("m", llama, Options{BlockTokens: 16, KV: kvcache.Q8_0}); err == nil || !strings.Contains(err.Error(), "kv-dtype q8_0") {
+		t.Errorf("q8_0: %v", err)
+	}
 }
 
 // A file that was cut or damaged anywhere gives an error or a model, never a panic.

@@ -67,7 +67,7 @@ func (m *memory) block(g int, b kvcache.BlockID, visit func(part []byte)) {
 // them. index is (layer*2 + (0 for K, 1 for V)) * KV heads + head, of the whole model's.
 func (m *memory) rows(t kvcache.BlockTable, g, pos int, visit func(index int, row []byte)) {
 	lay := m.r.layout
-	size := lay.HeadDim * lay.DType.Size()
+	size := lay.RowBytes()
 	at := int(t.Block(pos / lay.BlockTokens))
 	for i, s := range m.shards {
 		pool := m.pools[i*len(lay.Groups)+g]
@@ -99,7 +99,7 @@ func (m *memory) truth(t testing.TB, tokens []int32) truth {
 		forward(t, m.r, runner.Work{Tokens: tokens[pos : pos+1], Start: pos, Tables: tables, Logits: logits})
 		out.logits = append(out.logits, logits)
 	}
-	size := lay.HeadDim * lay.DType.Size()
+	size := lay.RowBytes()
 	for pos := range tokens {
 		kv := make([]byte, len(m.r.place)*2*lay.KVHeads*size)
 		for g, table := range tables {
