@@ -30,8 +30,13 @@ type Make func(t testing.TB, o Options) agent.Agent
 // Run runs the suite, but for the cases named, with pools in mapped memory, as in real life,
 // and on the Go heap, where the race detector sees them.
 func Run(t *testing.T, newAgent Make, but ...string) {
-	t.Run("mapped", func(t *testing.T) { run(t, newAgent, false, but) })
+	RunMapped(t, newAgent, but...)
 	RunOnHeap(t, newAgent, but...)
+}
+
+// RunMapped runs the suite, but for the cases named, with pools in mapped memory alone.
+func RunMapped(t *testing.T, newAgent Make, but ...string) {
+	t.Run("mapped", func(t *testing.T) { run(t, newAgent, false, but) })
 }
 
 // RunOnHeap runs the suite, but for the cases named, with pools on the Go heap alone.
