@@ -37,10 +37,16 @@ func need(t *testing.T, variable, how string) string {
 	return ""
 }
 
+// needLlama gives the folder of llama.cpp's libraries.
+func needLlama(t *testing.T) string {
+	t.Helper()
+	return need(t, llamacpp.Variable, "runner/reference/testdata/fetch-llama.sh fetches llama.cpp")
+}
+
 // llamaConfig is engines that run a model with llama.cpp.
 func llamaConfig(t *testing.T, model string) node.EngineConfig {
 	t.Helper()
-	need(t, llamacpp.Variable, "runner/reference/testdata/fetch-llama.sh fetches llama.cpp")
+	needLlama(t)
 	cfg := e2etest.Config()
 	cfg.Model, cfg.Runner, cfg.Llama.Context = model, node.LlamaRunner, 1024
 	cfg.ChunkTokens = 100 // no multiple of a block
@@ -221,7 +227,7 @@ func TestLlamaAtOnce(t *testing.T) {
 
 // TestLlamaRefusals: what llama.cpp cannot run, or not here, is refused by its name.
 func TestLlamaRefusals(t *testing.T) {
-	lib := need(t, llamacpp.Variable, "runner/reference/testdata/fetch-llama.sh fetches llama.cpp")
+	lib := needLlama(t)
 	empty, unlinked := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(unlinked, "libggml-base.so.9"), nil, 0o600); err != nil {
 		t.Fatal(err)
