@@ -13,6 +13,8 @@ type Config struct {
 	Port          *int    `yaml:"port" min:"0" max:"65535" default:"8000" doc:"port that the router listens on; 0 takes a free one"`
 	ScheduleStyle *string `yaml:"schedule_style" enum:"generation_first,context_first" default:"generation_first" doc:"generation_first asks both engines at once and prefill pushes the KV; context_first asks prefill and then decode, which pulls it"`
 	Model         *string `yaml:"model" default:"embedded" doc:"embedded, the path of a GGUF file, or emulated:NAME[@DEVICE][,context=N]; for all servers that name none"`
+	Engine        *string `yaml:"engine" enum:"auto,reference,llamacpp" default:"auto" doc:"what runs a GGUF file: reference is in Go, llamacpp is llama.cpp, auto is reference for what that can load and nothing else asks llama.cpp for; for all servers that do not say"`
+	Requantize    *string `yaml:"requantize" enum:"none,q4_0" default:"none" doc:"type of the weights that llama.cpp makes of the model's file at the first start, beside it; for all servers that do not say"`
 
 	EnableChunkedPrefill *bool `yaml:"enable_chunked_prefill" default:"true" doc:"cut prompts into chunks; for all servers that do not say"`
 
@@ -37,6 +39,8 @@ type Servers struct {
 	URLs         []string `yaml:"urls" doc:"the engines' HTTP addresses, http://host:port or host:port; the router needs them, up starts its own"`
 
 	Model                *string `yaml:"model" inherit:"model" doc:"as at the top level, for these engines"`
+	Engine               *string `yaml:"engine" enum:"auto,reference,llamacpp" inherit:"engine" doc:"as at the top level, for these engines"`
+	Requantize           *string `yaml:"requantize" enum:"none,q4_0" inherit:"requantize" doc:"as at the top level, for these engines"`
 	EnableChunkedPrefill *bool   `yaml:"enable_chunked_prefill" inherit:"enable_chunked_prefill" doc:"as at the top level, for these engines"`
 
 	MaxNumTokens *int `yaml:"max_num_tokens" min:"1" max:"1048576" default:"256" doc:"most prompt tokens of one forward pass, which is the length of a chunk"`
@@ -46,8 +50,17 @@ type Servers struct {
 	TensorParallelSize   *int `yaml:"tensor_parallel_size" enum:"1,2,4" default:"1" doc:"ranks that share each layer"`
 	PipelineParallelSize *int `yaml:"pipeline_parallel_size" enum:"1,2" default:"1" doc:"stages that share the layers"`
 
+	Llama       Llama       `yaml:"llama_config" doc:"llama.cpp, where it runs the model"`
 	KVCache     KVCache     `yaml:"kv_cache_config" doc:"the KV cache"`
 	Transceiver Transceiver `yaml:"cache_transceiver_config" doc:"the transfer of the KV cache"`
+}
+
+// Llama is how llama.cpp runs an engine's model.
+type Llama struct {
+	LlamaLib *string `yaml:"llama_lib" default:"auto" doc:"folder of llama.cpp's shared libraries; auto is $KVFERRY_LLAMA_LIB, or a standard place"`
+	Device   *string `yaml:"device" default:"cpu" doc:"what computes: cpu, cuda, metal, vulkan, auto (a GPU if there is one), or a device's own name"`
+	Threads  *int    `yaml:"threads" min:"1" max:"1024" default:"1" doc:"threads that compute on the CPU"`
+	Context  *int    `yaml:"context" min:"0" max:"16777216" default:"0" doc:"most tokens of a sequence; 0 takes the model's, at most 8192"`
 }
 
 // KVCache is an engine's cache.
@@ -93,6 +106,12 @@ type Overrides struct {
 	LocalPrefillCap      *int    `flag:"local-prefill-cap" keys:"local_prefill_cap"`
 
 	Model          *string `flag:"model" keys:"model,*.model"`
+	Engine         *string `flag:"engine" keys:"engine,*.engine"`
+	Requantize     *string `flag:"requantize" keys:"requantize,*.requantize"`
+	LlamaLib       *string `flag:"llama-lib" keys:"*.llama_config.llama_lib"`
+	Device         *string `flag:"device" keys:"*.llama_config.device"`
+	Threads        *int    `flag:"threads" keys:"*.llama_config.threads"`
+	Context        *int    `flag:"context" keys:"*.llama_config.context"`
 	ChunkedPrefill *bool   `flag:"enable-chunked-prefill" keys:"enable_chunked_prefill,*.enable_chunked_prefill"`
 	ChunkTokens    *int    `flag:"chunk-tokens" keys:"*.max_num_tokens"`
 	MaxSeqs        *int    `flag:"max-seqs" keys:"*.max_batch_size"`

@@ -39,6 +39,7 @@ func keyTables() string {
 	for _, s := range []struct{ path, title string }{
 		{"", "At the top level"},
 		{contextServers, "In `context_servers` (prefill) and `generation_servers` (decode)"},
+		{contextServers + ".llama_config", "In their `llama_config`"},
 		{contextServers + ".kv_cache_config", "In their `kv_cache_config`"},
 		{contextServers + ".cache_transceiver_config", "In their `cache_transceiver_config`"},
 	} {

@@ -87,6 +87,12 @@ func parent(path string) (section, name string) {
 	return path[:i], path[i+1:]
 }
 
+// name is the key's last part.
+func (k key) name() string {
+	_, name := parent(k.path)
+	return name
+}
+
 // field is the key's field in c: a pointer, a slice or a section.
 func (k key) field(c *Config) reflect.Value { return reflect.ValueOf(c).Elem().FieldByIndex(k.index) }
 

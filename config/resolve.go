@@ -86,12 +86,19 @@ func (k key) check(c *Config) []Finding {
 		return []Finding{at(k.path, "%s: want at least %s", got, decimal(k.min))}
 	case k.ranged() && amount(v) > k.max:
 		return []Finding{at(k.path, "%s: want at most %s", got, decimal(k.max))}
-	case strings.HasSuffix(k.path, "model") && got == "":
-		return []Finding{at(k.path, "is empty: want %s or the path of a GGUF file", Embedded)}
+	case got == "" && filled[k.name()] != "":
+		return []Finding{at(k.path, "is empty: want %s", filled[k.name()])}
 	case k.path == "hostname" && !validHost(got) && got != "":
 		return []Finding{at(k.path, "%s: want a host's name or address; the port is a key of its own", quote(got))}
 	}
 	return nil
+}
+
+// filled are the texts that must not be empty, and what they want instead.
+var filled = map[string]string{
+	"model":     Embedded + " or the path of a GGUF file",
+	"llama_lib": Auto + " or a folder",
+	"device":    "cpu, " + Auto + " or a device's name",
 }
 
 // ranged tells whether the key's value is a number with bounds.
@@ -106,6 +113,9 @@ func amount(v reflect.Value) float64 {
 
 // Embedded is the name that stands for the model inside the binary.
 const Embedded = "embedded"
+
+// Auto is the value of a setting that finds out for itself.
+const Auto = "auto"
 
 // or lists words for a message.
 func or(words []string) string {

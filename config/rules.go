@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // rules are what settings demand of each other. Each looks at a filled configuration and
 // names, in its faults, the setting that stands in the way and what it is in the way of. A
@@ -11,6 +14,8 @@ var rules = []func(Config) []Finding{
 	noBounceForPipelining,
 	countOfURLs,
 	equalBlocks,
+	equalEngines,
+	llamaForLlama,
 }
 
 // styleForPipelining: decode must have registered its blocks before prefill computes, or there
@@ -83,6 +88,48 @@ func equalBlocks(c Config) (faults []Finding) {
 	}
 	return faults
 }
+
+// equalEngines: what computes, and the weights, decide the KV's bits; their handshake would refuse
+// it.
+func equalEngines(c Config) (faults []Finding) {
+	p, d := c.ContextServers, c.GenerationServers
+	runners := []string{ReferenceEngine, LlamaEngine}
+	if slices.Contains(runners, *p.Engine) && slices.Contains(runners, *d.Engine) && *p.Engine != *d.Engine {
+		faults = append(faults, at(generationServers+".engine", "%s: the prefill engines have %s, and only equal engines exchange KV", *d.Engine, *p.Engine))
+	}
+	if valid(c, contextServers+".requantize") && *p.Model == *d.Model && *p.Requantize != *d.Requantize {
+		faults = append(faults, at(generationServers+".requantize", "%s: the prefill engines have %s, and the weights must be equal", *d.Requantize, *p.Requantize))
+	}
+	return faults
+}
+
+// llamaForLlama: the reference runner takes a file as it is, and computes on the CPU.
+func llamaForLlama(c Config) (faults []Finding) {
+	for _, s := range c.sides() {
+		if *s.Engine != ReferenceEngine {
+			continue
+		}
+		if q := *s.Requantize; q != NoRequantize {
+			faults = append(faults, s.at("requantize", "%s: needs engine %s, which makes the file, and not %s", q, LlamaEngine, ReferenceEngine))
+		}
+		if d := *s.Llama.Device; d != CPU && d != Auto {
+			faults = append(faults, s.at("llama_config.device", "%s: needs engine %s; %s computes on the CPU", quote(d), LlamaEngine, ReferenceEngine))
+		}
+	}
+	return faults
+}
+
+// What runs a model's file, beside Auto.
+const (
+	ReferenceEngine = "reference"
+	LlamaEngine     = "llamacpp"
+)
+
+// NoRequantize leaves a model's file as it is, CPU is the device that is always there.
+const (
+	NoRequantize = "none"
+	CPU          = "cpu"
+)
 
 // valid tells whether a key's value is one.
 func valid(c Config, path string) bool { return byPath[path].check(&c) == nil }

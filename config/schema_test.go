@@ -74,7 +74,7 @@ func keySchema(k key) *schema {
 	if k.ranged() {
 		s.Minimum, s.Maximum = &k.min, &k.max
 	}
-	if k.path == "model" || k.inherit == "model" {
+	if filled[k.name()] != "" {
 		s.MinLength = 1
 	}
 	for _, w := range k.words {

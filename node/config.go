@@ -18,10 +18,12 @@ type EngineConfig struct {
 	Role engine.Role
 	// Model is EmbeddedModel, the path of a GGUF file, or emulated:NAME[@DEVICE][,context=N].
 	Model string
-	// Runner is what runs a model's file: AutoRunner, ReferenceRunner or LlamaRunner; empty is
-	// AutoRunner. Llama is for the last one.
-	Runner string
-	Llama  LlamaConfig
+	// Runner is what runs a model's file: AutoRunner, ReferenceRunner or LlamaRunner. Requantize is
+	// the type of the weights that llama.cpp makes of it at the first start; NoRequantize leaves it
+	// as it is. Llama is for llama.cpp.
+	Runner     string
+	Requantize string
+	Llama      LlamaConfig
 	// Listen is the HTTP address, AgentListen the transfer agent's.
 	Listen, AgentListen string
 	// BlockTokens is the number of tokens of a block, KVDType their type, f16, f32 or q8_0.
@@ -76,9 +78,11 @@ type EngineConfig struct {
 
 // LlamaConfig is how llama.cpp runs a model.
 type LlamaConfig struct {
-	// Library is the folder of its libraries; empty looks for them.
+	// Library is the folder of its libraries; Auto looks for them.
 	Library string
-	// Threads is how many threads compute; 0 is one.
+	// Device is what computes: CPU, Auto, cuda, metal, vulkan or a device's name.
+	Device string
+	// Threads is how many threads compute.
 	Threads int
 	// Context is the most tokens of a sequence; 0 takes the model's, at most 8192.
 	Context int
@@ -87,9 +91,17 @@ type LlamaConfig struct {
 // What can run a model's file. AutoRunner takes the reference runner for what it can load, and
 // llama.cpp for the rest.
 const (
-	AutoRunner      = "auto"
-	ReferenceRunner = "reference"
-	LlamaRunner     = "llamacpp"
+	AutoRunner      = config.Auto
+	ReferenceRunner = config.ReferenceEngine
+	LlamaRunner     = config.LlamaEngine
+)
+
+// Auto finds a library or a device by itself, CPU is the device that is always there, and
+// NoRequantize leaves a model's file as it is.
+const (
+	Auto         = config.Auto
+	CPU          = config.CPU
+	NoRequantize = config.NoRequantize
 )
 
 // The pool managers.

@@ -46,7 +46,7 @@ func openRunner(c EngineConfig) (runner.Runner, error) {
 
 // instead has llama.cpp run what the reference runner refused, if it can.
 func instead(c EngineConfig, dtype kvcache.DType, refused error) (runner.Runner, error) {
-	if _, err := llamacpp.FindLibrary(c.Llama.Library); err != nil {
+	if _, err := llamacpp.FindLibrary(c.Llama.library()); err != nil {
 		return nil, fmt.Errorf("%w (%s could run other models: %w)", refused, LlamaRunner, err)
 	}
 	r, err := openLlama(c, dtype)
@@ -64,9 +64,17 @@ func openLlama(c EngineConfig, dtype kvcache.DType) (runner.Runner, error) {
 		return nil, fmt.Errorf("engine: %s runs a GGUF file, which --model names, and not the embedded model", LlamaRunner)
 	}
 	return opened(llamacpp.Load(modelName(c.Model), c.Model, llamacpp.Options{
-		Library: c.Llama.Library, BlockTokens: c.BlockTokens, KV: dtype,
+		Library: c.Llama.library(), BlockTokens: c.BlockTokens, KV: dtype,
 		Context: c.Llama.Context, Sequences: c.MaxSeqs, Threads: c.Llama.Threads,
 	}))
+}
+
+// library is the folder of the libraries, empty to look for them.
+func (c LlamaConfig) library() string {
+	if c.Library == Auto {
+		return ""
+	}
+	return c.Library
 }
 
 // modelName is a file's name in the API.

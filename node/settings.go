@@ -19,7 +19,10 @@ func EngineConfigOf(c config.Config, role engine.Role) EngineConfig {
 		s = c.GenerationServers
 	}
 	return EngineConfig{
-		Role: role, Model: *s.Model,
+		Role: role, Model: *s.Model, Runner: *s.Engine, Requantize: *s.Requantize,
+		Llama: LlamaConfig{
+			Library: *s.Llama.LlamaLib, Device: *s.Llama.Device, Threads: *s.Llama.Threads, Context: *s.Llama.Context,
+		},
 		Listen: "127.0.0.1:0", AgentListen: "127.0.0.1:0",
 		BlockTokens: *s.KVCache.TokensPerBlock, KVDType: *s.KVCache.DType, KVBlocks: *s.KVCache.Blocks,
 		KVManager: *s.KVCache.Manager, BlockReuse: *s.KVCache.EnableBlockReuse,
@@ -39,7 +42,11 @@ func EngineConfigOf(c config.Config, role engine.Role) EngineConfig {
 // settings is the other direction: what an engine is told, as settings.
 func (c EngineConfig) settings() config.Servers {
 	return config.Servers{
-		Model: &c.Model, EnableChunkedPrefill: &c.ChunkedPrefill, MaxNumTokens: &c.ChunkTokens,
+		Model: &c.Model, Engine: &c.Runner, Requantize: &c.Requantize,
+		Llama: config.Llama{
+			LlamaLib: &c.Llama.Library, Device: &c.Llama.Device, Threads: &c.Llama.Threads, Context: &c.Llama.Context,
+		},
+		EnableChunkedPrefill: &c.ChunkedPrefill, MaxNumTokens: &c.ChunkTokens,
 		MaxBatchSize: &c.MaxSeqs, MaxQueueSize: &c.MaxWaiting,
 		TensorParallelSize: &c.TensorParallel, PipelineParallelSize: &c.PipelineParallel,
 		KVCache: config.KVCache{
@@ -81,14 +88,6 @@ func milliseconds(d time.Duration) int {
 func (c EngineConfig) Validate() error {
 	if c.DrainTimeout < 0 {
 		return fmt.Errorf("drain-timeout: %s: want 0 or more", c.DrainTimeout)
-	}
-	switch c.Runner {
-	case "", AutoRunner, ReferenceRunner, LlamaRunner:
-	default:
-		return fmt.Errorf("engine: %q: want %s, %s or %s", c.Runner, AutoRunner, ReferenceRunner, LlamaRunner)
-	}
-	if c.Llama.Threads < 0 || c.Llama.Context < 0 {
-		return fmt.Errorf("threads %d, context %d: want 0 or more", c.Llama.Threads, c.Llama.Context)
 	}
 	if c.Token != "" {
 		if err := CheckToken(c.Token); err != nil {

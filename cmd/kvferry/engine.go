@@ -32,7 +32,6 @@ func engineCommand(role engine.Role) *cobra.Command {
 	s := settings{use: node.UseOf(role)}
 	process := node.DefaultEngineConfig() // for what no file says
 	var door access
-	var model runnerFlags
 	var log logFlags
 	cmd := &cobra.Command{
 		Args: cobra.NoArgs,
@@ -54,7 +53,6 @@ func engineCommand(role engine.Role) *cobra.Command {
 			cfg := node.EngineConfigOf(c, role)
 			cfg.Listen, cfg.AgentListen, cfg.DrainTimeout = process.Listen, process.AgentListen, process.DrainTimeout
 			cfg.Token, cfg.TrustNetwork = door.token, door.trust
-			model.apply(&cfg)
 			cfg.Log = l
 			return serveUntilStopped(cmd, func() (server, error) { return startEngine(cfg) })
 		},
@@ -67,7 +65,6 @@ func engineCommand(role engine.Role) *cobra.Command {
 			"address for KV transfers, host:port; set it beside --listen when the other engine is on another host")
 	}
 	engineFlags(f, &s.over)
-	model.add(f)
 	if role != engine.Aggregated {
 		leaseFlags(f, &s.over)
 		door.tokenFlag(f)

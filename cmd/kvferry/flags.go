@@ -115,6 +115,7 @@ func (l listenAddress) String() string { return l.shown }
 func engineFlags(f *pflag.FlagSet, o *config.Overrides) {
 	d := config.Default().ContextServers
 	stringFlag(f, &o.Model, "model", *d.Model, modelUsage)
+	llamaFlags(f, o)
 	intFlag(f, &o.BlockTokens, "block-tokens", *d.KVCache.TokensPerBlock, "tokens of a KV block; equal on all engines")
 	stringFlag(f, &o.KVDType, "kv-dtype", *d.KVCache.DType, "type of the KV cache, f16, f32 or q8_0 (llama.cpp only); equal on all engines")
 	intFlag(f, &o.KVBlocks, "kv-blocks", *d.KVCache.Blocks, "blocks of each layer group's pool (default four whole contexts)")
@@ -199,7 +200,7 @@ func engineArgs(cfg node.EngineConfig, pipelined bool) []string {
 		fmt.Sprintf("--kv-recompute-threshold=%d", cfg.RecomputeThreshold),
 		fmt.Sprintf("--drain-timeout=%s", cfg.DrainTimeout),
 	}
-	args = append(args, runnerArgs(cfg)...)
+	args = append(args, llamaArgs(cfg)...)
 	if pipelined {
 		args = append(args, fmt.Sprintf("--pipelined=%t", cfg.Pipelined))
 	}

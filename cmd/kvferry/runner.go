@@ -5,30 +5,29 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"kvferry/config"
 	"kvferry/node"
 	"kvferry/runner/llamacpp"
 )
 
-// runnerFlags choose what runs a model's file.
-type runnerFlags struct {
-	runner string
-	llama  node.LlamaConfig
+// llamaFlags choose what runs a model's file, and how llama.cpp does.
+func llamaFlags(f *pflag.FlagSet, o *config.Overrides) {
+	d := config.Default().ContextServers
+	stringFlag(f, &o.Engine, "engine", *d.Engine, "what runs a GGUF file: reference (in Go), llamacpp, or auto, which is reference for what that can load")
+	stringFlag(f, &o.Requantize, "requantize", *d.Requantize, "type of the weights, q4_0, that llama.cpp makes of the file at the first start, beside it")
+	stringFlag(f, &o.LlamaLib, "llama-lib", *d.Llama.LlamaLib, "folder of llama.cpp's shared libraries, "+llamacpp.Version+"; auto is $"+llamacpp.Variable+", or a standard place")
+	stringFlag(f, &o.Device, "device", *d.Llama.Device, "what llama.cpp computes on: cpu, cuda, metal, vulkan, auto, or a device's name (see kvferry doctor)")
+	intFlag(f, &o.Threads, "threads", *d.Llama.Threads, "threads that llama.cpp computes with")
+	intFlag(f, &o.Context, "context", *d.Llama.Context, "most tokens of a sequence with llama.cpp (default the model's, at most 8192)")
 }
 
-func (r *runnerFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&r.runner, "engine", node.AutoRunner, "what runs a GGUF file: reference (in Go), llamacpp, or auto, which is reference for what that can load")
-	f.StringVar(&r.llama.Library, "llama-lib", "", "folder of llama.cpp's shared libraries, "+llamacpp.Version+" (default $"+llamacpp.Variable+", or a standard place)")
-	f.IntVar(&r.llama.Threads, "threads", 1, "threads that llama.cpp computes with")
-	f.IntVar(&r.llama.Context, "context", 0, "most tokens of a sequence with llama.cpp (default the model's, at most 8192)")
-}
-
-func (r *runnerFlags) apply(cfg *node.EngineConfig) { cfg.Runner, cfg.Llama = r.runner, r.llama }
-
-// runnerArgs writes what add reads.
-func runnerArgs(cfg node.EngineConfig) []string {
+// llamaArgs writes what llamaFlags reads.
+func llamaArgs(cfg node.EngineConfig) []string {
 	return []string{
 		"--engine=" + cfg.Runner,
+		"--requantize=" + cfg.Requantize,
 		"--llama-lib=" + cfg.Llama.Library,
+		"--device=" + cfg.Llama.Device,
 		fmt.Sprintf("--threads=%d", cfg.Llama.Threads),
 		fmt.Sprintf("--context=%d", cfg.Llama.Context),
 	}

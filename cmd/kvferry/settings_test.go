@@ -41,6 +41,10 @@ func TestCommandsRefuse(t *testing.T) {
 		"prefill, the other's part":  {prefillCommand(), "generation_servers: {max_batch_size: 0}\n", nil, "F:1:38: generation_servers.max_batch_size: 0"},
 		"prefill, lease":             {prefillCommand(), "kv_lease_duration: 1\n", []string{"--kv-lease-duration=0s"}, "--kv-lease-duration: kv_lease_duration: 0: want at least 0.001"},
 		"decode, policy":             {decodeCommand(), "{}", []string{"--kv-load-failure-policy=local"}, `--kv-load-failure-policy: kv_load_failure_policy: "local": want fail or recompute`},
+		"decode, engine":             {decodeCommand(), "{}", []string{"--engine=vllm"}, `--engine: engine: "vllm": want auto, reference or llamacpp`},
+		"decode, threads":            {decodeCommand(), "{}", []string{"--threads=0"}, "--threads: generation_servers.llama_config.threads: 0: want at least 1"},
+		"prefill, device":            {prefillCommand(), "engine: reference\n", []string{"--device=cuda"}, `--device: context_servers.llama_config.device: "cuda": needs engine llamacpp`},
+		"up, requantize":             {upCommand(), "engine: reference\n", []string{"--requantize=q4_0"}, "--requantize: context_servers.requantize: q4_0: needs engine llamacpp"},
 		"decode, flag":               {decodeCommand(), "{}", []string{"--block-tokens=0"}, "--block-tokens: generation_servers.kv_cache_config.tokens_per_block: 0"},
 		"decode, file":               {decodeCommand(), "generation_servers:\n  max_num_tokens: many\n", nil, `F:2:19: generation_servers.max_num_tokens: "many"`},
 	} {
@@ -88,6 +92,7 @@ var values = map[string]string{
 	"pipeline-parallel": "2", "pipelined": "true", "kv-checksum": "true", "kv-transfer-timeout": "1.5s",
 	"prefill-failure-policy": "local", "prefill-tries": "3", "local-prefill-cap": "5",
 	"kv-lease-duration": "1.25s", "kv-lease-verification": "false", "kv-lease-slots": "22", "decoder-kv-blocks-ttl": "0s",
+	"engine": "llamacpp", "requantize": "q4_0", "llama-lib": "/opt/llama", "device": "cuda", "threads": "24", "context": "25",
 	"kv-load-failure-policy": "recompute", "kv-recompute-threshold": "23",
 }
 
@@ -143,6 +148,7 @@ context_servers:
   max_batch_size: 12
   max_queue_size: 13
   tensor_parallel_size: 2
+  llama_config: {llama_lib: lib, device: Vulkan0, threads: 3, context: 300}
   kv_cache_config: {tokens_per_block: 8, dtype: f32, blocks: 14, manager: grow, enable_block_reuse: false}
   cache_transceiver_config: {enable_pipelined_transfer: true, kv_transfer_timeout_ms: 1500, enable_checksum: true, kv_lease_duration: 0.123456789}
 generation_servers:
@@ -151,16 +157,15 @@ generation_servers:
   pipeline_parallel_size: 2
   kv_cache_config: {tokens_per_block: 8, dtype: f32, manager: reserve}
   cache_transceiver_config: {decoder_kv_blocks_ttl: 0, kv_recompute_threshold: 9}
+engine: llamacpp
+requantize: q4_0
 kv_lease_verification: false
 kv_lease_slots: 7
 decoder_kv_blocks_ttl: 1.5
 kv_load_failure_policy: recompute
 `
 	quiet := slog.New(slog.DiscardHandler)
-	up := upOptions{
-		settings: settings{use: config.Up, file: file(t, text)}, drain: 7,
-		model: runnerFlags{node.LlamaRunner, node.LlamaConfig{Library: "lib", Threads: 3, Context: 300}},
-	}
+	up := upOptions{settings: settings{use: config.Up, file: file(t, text)}, drain: 7}
 	c, err := up.load(quiet)
 	if err != nil {
 		t.Fatal(err)
@@ -183,8 +188,6 @@ kv_load_failure_policy: recompute
 		leaseFlags(f, &child.over)
 		pipelinedFlag(f, &child.over, false)
 		var got node.EngineConfig
-		var model runnerFlags
-		model.add(f)
 		drainFlag(f, &got.DrainTimeout)
 		if err := f.Parse(args); err != nil {
 			t.Fatal(err)
@@ -196,7 +199,6 @@ kv_load_failure_policy: recompute
 		drain := got.DrainTimeout
 		got = node.EngineConfigOf(c, role)
 		got.DrainTimeout = drain
-		model.apply(&got)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", role, got, want)
 		}

@@ -18,7 +18,6 @@ type upOptions struct {
 	settings
 	drain time.Duration
 	door  access
-	model runnerFlags
 	log   logFlags
 }
 
@@ -33,7 +32,6 @@ func upCommand() *cobra.Command {
 	f := cmd.Flags()
 	o.fileFlag(f)
 	clusterFlags(f, &o.over, true)
-	o.model.add(f)
 	o.door.tokenFlag(f)
 	drainFlag(f, &o.drain)
 	o.log.add(f)
@@ -44,7 +42,6 @@ func upCommand() *cobra.Command {
 func (o *upOptions) engine(c config.Config, role engine.Role) node.EngineConfig {
 	cfg := node.EngineConfigOf(c, role)
 	cfg.DrainTimeout = o.drain
-	o.model.apply(&cfg)
 	return cfg
 }
 
