@@ -22,6 +22,9 @@ var (
 	ErrBadTransfer = errors.New("the transfer's lists are wrong")
 	// ErrRevokeGrace: a revoked receive was still being written when its grace ended.
 	ErrRevokeGrace = errors.New("a revoked receive was still being written")
+	// ErrNotLocal: the peer is on another host, in another namespace or of another user, so that
+	// memory cannot be shared with it; another kind of agent may reach it.
+	ErrNotLocal = errors.New("no memory can be shared with the peer")
 	// ErrSelf: the address is the agent's own.
 	ErrSelf = errors.New("the address is our own")
 )

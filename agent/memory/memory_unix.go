@@ -10,3 +10,5 @@ func mapShared(_ string, size int) ([]byte, int, error) {
 }
 
 func unmap(b []byte, _ int) error { return unix.Munmap(b) }
+
+func duplicate(int) (int, error) { return -1, ErrNoDescriptor }
