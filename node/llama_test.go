@@ -241,7 +241,11 @@ func TestLlamaRefusals(t *testing.T) {
 		"install its shared libraries":             func(cfg *node.EngineConfig) { cfg.Llama.Library = empty },
 		"libggml-base.so.9 is: make a link":        func(cfg *node.EngineConfig) { cfg.Llama.Library = unlinked },
 		`engine: "vllm": want auto, reference`:     func(cfg *node.EngineConfig) { cfg.Runner = "vllm" },
-		"no such file":                             func(cfg *node.EngineConfig) { cfg.Model += "x" },
+		`device "cuda": the libraries offer cpu`:   func(cfg *node.EngineConfig) { cfg.Llama.Device = "cuda" },
+		"is made of a GGUF file": func(cfg *node.EngineConfig) {
+			cfg.Model, cfg.Requantize = node.EmbeddedModel, "q4_0"
+		},
+		"no such file": func(cfg *node.EngineConfig) { cfg.Model += "x" },
 	} {
 		cfg := e2etest.Config()
 		cfg.Role, cfg.Model, cfg.Runner, cfg.Llama.Library = engine.Aggregated, llama, node.LlamaRunner, lib

@@ -20,13 +20,16 @@ func openRunner(c EngineConfig) (runner.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Requantize != NoRequantize && !c.fromFile() {
+		return nil, fmt.Errorf("requantize: %s is made of a GGUF file, which --model names, and not of the model %s", c.Requantize, c.Model)
+	}
 	if name, ok := strings.CutPrefix(c.Model, emulated.Prefix); ok {
 		if p := c.parallel(); p.Ranks() > 1 {
 			return nil, fmt.Errorf("tensor_parallel_size %d, pipeline_parallel_size %d: an emulated model is one rank", p.Tensor, p.Pipeline)
 		}
 		return opened(emulated.Open(name, emulated.Options{BlockTokens: c.BlockTokens, KV: dtype}))
 	}
-	if c.Runner == LlamaRunner {
+	if c.Runner == LlamaRunner || c.wantsLlama() {
 		return openLlama(c, dtype)
 	}
 	opt := reference.Options{BlockTokens: c.BlockTokens, KV: dtype, Parallel: c.parallel()}
@@ -63,10 +66,53 @@ func openLlama(c EngineConfig, dtype kvcache.DType) (runner.Runner, error) {
 	case c.Model == EmbeddedModel:
 		return nil, fmt.Errorf("engine: %s runs a GGUF file, which --model names, and not the embedded model", LlamaRunner)
 	}
-	return opened(llamacpp.Load(modelName(c.Model), c.Model, llamacpp.Options{
-		Library: c.Llama.library(), BlockTokens: c.BlockTokens, KV: dtype,
+	path, err := weights(c)
+	if err != nil {
+		return nil, err
+	}
+	opt := c.llamaOptions()
+	opt.KV = dtype
+	return opened(llamacpp.Load(modelName(c.Model), path, opt))
+}
+
+func (c EngineConfig) llamaOptions() llamacpp.Options {
+	return llamacpp.Options{
+		Library: c.Llama.library(), Device: c.Llama.Device, BlockTokens: c.BlockTokens,
 		Context: c.Llama.Context, Sequences: c.MaxSeqs, Threads: c.Llama.Threads,
-	}))
+	}
+}
+
+// wantsLlama says that something is asked for which llama.cpp alone does.
+func (c EngineConfig) wantsLlama() bool {
+	return c.Requantize != NoRequantize || c.Llama.Device != CPU && c.Llama.Device != Auto
+}
+
+// fromFile says that the model is a file.
+func (c EngineConfig) fromFile() bool {
+	return c.Model != EmbeddedModel && !strings.HasPrefix(c.Model, emulated.Prefix)
+}
+
+// weights is the model's file, or the one that is to be made of it, which it then makes if it is
+// not there.
+func weights(c EngineConfig) (string, error) {
+	if c.Requantize == NoRequantize {
+		return c.Model, nil
+	}
+	return llamacpp.Requantize(c.Model, c.Requantize, c.llamaOptions(), func(to string) {
+		if c.Log != nil {
+			c.Log.Warn("weights are made once, which takes minutes for a large model", "type", c.Requantize, "of", c.Model, "file", to)
+		}
+	})
+}
+
+// Prepare makes the file that an engine would make when it starts, so that what starts several
+// engines can wait for it as long as it takes.
+func Prepare(c EngineConfig) error {
+	if !c.fromFile() {
+		return nil // refused, or nothing to do, when the engine starts
+	}
+	_, err := weights(c)
+	return err
 }
 
 // library is the folder of the libraries, empty to look for them.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -63,7 +65,7 @@ func (o *upOptions) run(cmd *cobra.Command) error {
 	}
 	stop, release := stopSignal()
 	defer release()
-	g := &group{cmd: cmd, level: o.log.level, token: door.token}
+	g := &group{cmd: cmd, log: l, level: o.log.level, token: door.token}
 	defer g.stop(stop.force)
 	switch err := o.start(stop, g, c); {
 	case stop.Err() != nil:
@@ -78,6 +80,9 @@ func (o *upOptions) run(cmd *cobra.Command) error {
 
 // start starts every process and waits until requests can be served, or ctx ends.
 func (o *upOptions) start(ctx context.Context, g *group, c config.Config) error {
+	if err := o.prepare(ctx, c, g.log); err != nil {
+		return err
+	}
 	prefill, err := g.engines(ctx, "prefill", *c.ContextServers.NumInstances, engineArgs(o.engine(c, engine.Prefill), true))
 	if err != nil {
 		return err
@@ -96,9 +101,30 @@ func (o *upOptions) start(ctx context.Context, g *group, c config.Config) error 
 	return node.AwaitReady(ctx, router.Addr())
 }
 
+// prepare has made once what every engine would make; it is not waited for when ctx ends.
+func (o *upOptions) prepare(ctx context.Context, c config.Config, log *slog.Logger) error {
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for _, role := range []engine.Role{engine.Prefill, engine.Decode} {
+			cfg := o.engine(c, role)
+			cfg.Log = log
+			err = errors.Join(err, node.Prepare(cfg))
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // group is the processes of one `up`.
 type group struct {
 	cmd     *cobra.Command
+	log     *slog.Logger
 	level   string
 	token   string // of all of them
 	router  *node.Child

@@ -13,5 +13,13 @@ var errNotBuilt = errors.New("this kvferry was built without llama.cpp: build it
 // FindLibrary says that llama.cpp is not built in.
 func FindLibrary(string) (string, error) { return "", errNotBuilt }
 
+// Devices says that llama.cpp is not built in.
+func Devices(string) ([]Device, error) { return nil, errNotBuilt }
+
+// Requantize says that llama.cpp is not built in.
+func Requantize(path, kind string, opt Options, before func(to string)) (string, error) {
+	return "", errNotBuilt
+}
+
 // Load says that llama.cpp is not built in.
 func Load(name, path string, opt Options) (runner.Runner, error) { return nil, errNotBuilt }

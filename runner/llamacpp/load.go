@@ -3,12 +3,8 @@
 package llamacpp
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/hybridgroup/yzma/pkg/llama"
 
@@ -27,6 +23,7 @@ type Runner struct {
 
 	// The rest is used on the thread only.
 	weights llama.Model
+	devices []llama.GGMLBackendDevice // that it computes on, and the end of the list
 	ctx     llama.Context
 	memory  llama.Memory
 	batch   llama.Batch
@@ -67,22 +64,11 @@ func Load(name, path string, opt Options) (*Runner, error) {
 	return r, nil
 }
 
-func fileHash(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
 func (r *Runner) open(path string) error {
 	params := llama.ModelDefaultParams()
-	params.SetCPUOnly()
+	if err := r.place(&params); err != nil {
+		return err
+	}
 	var err error
 	if r.weights, err = llama.ModelLoadFromFile(path, params); err != nil {
 		return fmt.Errorf("llama.cpp: %w", err)

@@ -10,6 +10,9 @@ import (
 type Options struct {
 	// Library is the folder of llama.cpp's libraries; empty looks for them (FindLibrary).
 	Library string
+	// Device is what computes: CPU, or empty; AutoDevice; the name of a backend, as cuda, metal or
+	// vulkan, whose first device it is; or a device's own name (Devices).
+	Device string
 	// BlockTokens is how many tokens a block holds.
 	BlockTokens int
 	// KV is the stored type of keys and values.
