@@ -12,22 +12,24 @@ const Magic = "kvferry\n"
 // Frame is the kind of a frame between two agents.
 type Frame uint8
 
-// The frames of a control connection, and the last two those of a bulk connection.
+// The frames of a control connection; write and data are those of a bulk connection.
 const (
-	FrameHello   Frame = iota + 1 // Hello, in both directions
-	FrameRefuse                   // Refuse, and then the connection ends
-	FrameClaim                    // Claim, from the side that dialled
-	FrameWelcome                  // empty: the claim is granted, bulk connections may join
-	FrameJoin                     // Join, first on a bulk connection
-	FrameReady                    // empty: every connection is there
-	FramePing                     // Ping
-	FramePong                     // Ping, sent back
-	FrameBye                      // Bye, and then the connections end
-	FrameNotice                   // the payload itself
-	FrameAck                      // Ack
-	FrameRead                     // ReadRequest
-	FrameWrite                    // Write, then the bytes of its ranges, then its notice
-	FrameData                     // ReadData, then its bytes
+	FrameHello     Frame = iota + 1 // Hello, in both directions
+	FrameRefuse                     // Refuse, and then the connection ends
+	FrameClaim                      // Claim, from the side that dialled
+	FrameWelcome                    // empty: the claim is granted, bulk connections may join
+	FrameJoin                       // Join, first on a bulk connection but for the proof
+	FrameReady                      // empty: every connection is there
+	FramePing                       // Ping
+	FramePong                       // Ping, sent back
+	FrameBye                        // Bye, and then the connections end
+	FrameNotice                     // the payload itself
+	FrameAck                        // Ack
+	FrameRead                       // ReadRequest
+	FrameWrite                      // Write, then the bytes of its ranges, then its notice
+	FrameData                       // ReadData, then its bytes
+	FrameChallenge                  // Challenge, first of all in both directions
+	FrameProof                      // Proof, next in both directions
 )
 
 // frames has each kind's name and the longest body it may have, in bytes.
@@ -49,6 +51,9 @@ var frames = [...]struct {
 	FrameRead:    {"read", MaxRanges*rangeSize + 64},
 	FrameWrite:   {"write", MaxRanges*rangeSize + 64},
 	FrameData:    {"data", MaxString + 64},
+
+	FrameChallenge: {"challenge", 64},
+	FrameProof:     {"proof", 64},
 }
 
 // MaxNotice is the longest notice, in bytes.

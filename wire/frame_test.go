@@ -40,6 +40,17 @@ var codecs = map[string]codec{
 		drawBytes(t, j.Nonce[:])
 		return j
 	}),
+	"challenge": codecOf(FrameChallenge, DecodeChallenge, func(t *rapid.T) Challenge {
+		c := Challenge{Token: rapid.Bool().Draw(t, "token")}
+		drawBytes(t, c.Nonce[:])
+		return c
+	}),
+	"proof": codecOf(FrameProof, DecodeProof, func(t *rapid.T) Proof {
+		var p Proof
+		drawBytes(t, p.Life[:])
+		drawBytes(t, p.MAC[:])
+		return p
+	}),
 	"ping": codecOf(FramePing, DecodePing, func(t *rapid.T) Ping { return Ping{Seq: rapid.Uint64().Draw(t, "seq")} }),
 	"bye":  codecOf(FrameBye, DecodeBye, func(t *rapid.T) Bye { return Bye{Reason: rapid.String().Draw(t, "reason")} }),
 	"ack": codecOf(FrameAck, DecodeAck, func(t *rapid.T) Ack {
@@ -159,6 +170,8 @@ func FuzzHello(f *testing.F)       { fuzz(f, "hello") }
 func FuzzRefuse(f *testing.F)      { fuzz(f, "refuse") }
 func FuzzClaim(f *testing.F)       { fuzz(f, "claim") }
 func FuzzJoin(f *testing.F)        { fuzz(f, "join") }
+func FuzzChallenge(f *testing.F)   { fuzz(f, "challenge") }
+func FuzzProof(f *testing.F)       { fuzz(f, "proof") }
 func FuzzPing(f *testing.F)        { fuzz(f, "ping") }
 func FuzzBye(f *testing.F)         { fuzz(f, "bye") }
 func FuzzAck(f *testing.F)         { fuzz(f, "ack") }

@@ -6,7 +6,7 @@ import (
 )
 
 // Version is the protocol's: both sides must speak the same.
-const Version = 2
+const Version = 3
 
 // Life names one process from start to end, drawn at random when it starts. A process that
 // restarts under the same name and address is another life.
@@ -69,7 +69,7 @@ type Slots struct {
 	Duration int64
 }
 
-// Hello opens every connection, in both directions.
+// Hello follows the proofs on a control connection, in both directions.
 type Hello struct {
 	Life     Life
 	Role     string // prefill, decode

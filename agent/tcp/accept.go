@@ -33,31 +33,34 @@ func (a *Agent) accept(ln net.Listener) {
 
 // admit begins a handshake, unless too many are going on.
 func (a *Agent) admit(c net.Conn) {
-	select {
-	case a.doors <- struct{}{}:
-	default:
+	d, out := a.doors.enter(c)
+	if out != nil {
+		a.log.Warn("connection closed: too many handshakes, and it has proved nothing", "from", out.RemoteAddr())
+	}
+	if d == nil {
 		a.log.Warn("connection refused: too many handshakes", "from", c.RemoteAddr())
 		_ = c.Close() // it was never used
 		return
 	}
 	a.wg.Go(func() {
-		defer func() { <-a.doors }()
+		defer a.doors.leave(d)
 		ctx, cancel := context.WithTimeout(a.ctx, a.o.Handshake)
 		defer cancel()
-		if err := a.welcome(ctx, c); err != nil {
+		if err := a.welcome(ctx, d); err != nil {
 			a.log.Warn("handshake failed", "from", c.RemoteAddr(), "err", a.shakeErr(ctx, err))
 		}
 	})
 }
 
 // welcome is the handshake of the side that listens.
-func (a *Agent) welcome(ctx context.Context, conn net.Conn) error {
-	c := a.shake(ctx, conn)
+func (a *Agent) welcome(ctx context.Context, d *door) error {
+	c := a.shake(ctx, d.conn)
 	defer c.drop()
-	if err := c.greet(); err != nil {
+	if err := a.prove(ctx, c, false); err != nil {
 		return err
 	}
-	f, b, err := c.get()
+	a.doors.prove(d)
+	f, b, err := c.Get()
 	switch {
 	case err != nil:
 		return err
@@ -79,7 +82,7 @@ func (a *Agent) welcomeBulk(c *shake, b []byte) error {
 	if err != nil {
 		return err
 	}
-	if !a.joins.join(j, k) {
+	if !a.joins.join(j, c.life, k) {
 		_ = k.Close() // nobody waits for it
 		return errors.New("a bulk connection that no handshake waits for")
 	}
@@ -88,14 +91,14 @@ func (a *Agent) welcomeBulk(c *shake, b []byte) error {
 
 // welcomeControl answers a hello and, if the peer claims it, sets the link up.
 func (a *Agent) welcomeControl(ctx context.Context, c *shake, b []byte) error {
-	hello, refuse, err := a.judge(b)
+	hello, refuse, err := a.judge(c.life, b)
 	if refuse != nil {
-		return errors.Join(err, c.open(wire.FrameRefuse, refuse))
+		return errors.Join(err, c.Put(wire.FrameRefuse, refuse))
 	}
-	if err := c.open(wire.FrameHello, a.hello); err != nil {
+	if err := c.Put(wire.FrameHello, a.hello); err != nil {
 		return err
 	}
-	f, b, err := c.get()
+	f, b, err := c.Get()
 	if err != nil {
 		return a.unclaimed(hello.Life, err)
 	}
@@ -113,7 +116,7 @@ func (a *Agent) welcomeControl(ctx context.Context, c *shake, b []byte) error {
 	defer cancel(nil)
 	s, err := a.peers.takeFor(ctx, a.hello.Life, hello.Life, cancel)
 	if err != nil {
-		return errors.Join(err, c.put(wire.FrameRefuse, wire.Refuse{Code: wire.RefuseBusy}))
+		return errors.Join(err, c.Put(wire.FrameRefuse, wire.Refuse{Code: wire.RefuseBusy}))
 	}
 	if err := a.gather(ctx, s, hello, claim, c); err != nil {
 		a.peers.release(s, func() {})
@@ -132,11 +135,11 @@ func (a *Agent) unclaimed(life wire.Life, err error) error {
 
 // gather waits for the bulk connections and sets the link up.
 func (a *Agent) gather(ctx context.Context, s *slot, hello wire.Hello, claim wire.Claim, c *shake) error {
-	w, ok := a.joins.expect(claim.Nonce, int(claim.Bulk))
+	w, ok := a.joins.expect(claim.Nonce, hello.Life, int(claim.Bulk))
 	if !ok {
 		return errors.New("the nonce of the claim is taken")
 	}
-	err := c.put(wire.FrameWelcome, nil)
+	err := c.Put(wire.FrameWelcome, nil)
 	if err == nil {
 		select {
 		case <-w.full:

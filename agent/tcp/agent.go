@@ -5,6 +5,9 @@
 // Bytes go straight from registered memory to registered memory: the sender gives the kernel
 // its blocks, and the receiver's own goroutine checks every range against the epoch's grant
 // before it lets the kernel fill the blocks. So a revoked receive is fenced. // PIPE-32
+//
+// Every connection, the bulk ones too, begins with both ends' proof of the deployment's token,
+// inside TLS where there are certificates. Before that nothing is said that is not public.
 package tcp
 
 import (
@@ -17,6 +20,8 @@ import (
 	"time"
 
 	"kvferry/agent"
+	"kvferry/agent/auth"
+	"kvferry/agent/certs"
 	"kvferry/agent/cut"
 	"kvferry/agent/event"
 	"kvferry/agent/grant"
@@ -29,6 +34,10 @@ type Options struct {
 	Listen string
 	// Log gets an event a line: slog.Default().
 	Log *slog.Logger
+	// Secret is the deployment's token. A peer must have the same, or none where this is zero.
+	Secret auth.Secret
+	// TLS, when not nil, encrypts every connection; both ends need certificates of one authority.
+	TLS *certs.Store
 	// Handshake is how long Connect and a peer that connects may take in all: 5 s.
 	Handshake time.Duration
 	// Ping is how often a peer is asked for a sign of life, and DeadAfter how long it may owe
@@ -80,7 +89,7 @@ type Agent struct {
 	grants *grant.Table[*link]
 	peers  *peers
 	joins  *joins
-	doors  chan struct{} // one token for each connection in its handshake
+	doors  doors
 
 	// ctx ends with Close; wg counts what must end before finished is closed.
 	ctx      context.Context
@@ -105,7 +114,7 @@ const maxDoors = 256
 func New(o Options) *Agent {
 	a := &Agent{
 		o: o.withDefaults(), events: event.NewQueue(), peers: newPeers(), joins: newJoins(),
-		doors: make(chan struct{}, maxDoors), finished: make(chan struct{}),
+		doors: doors{max: maxDoors}, finished: make(chan struct{}),
 	}
 	a.log = a.o.Log
 	a.grants = grant.New[*link](func(epoch uint64) { a.events.Push(agent.Revoked{Epoch: epoch}) })

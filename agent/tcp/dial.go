@@ -98,27 +98,29 @@ func (a *Agent) dial(ctx context.Context, addr string) (*shake, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.shake(ctx, c), nil
+	s := a.shake(ctx, c)
+	if err := a.prove(ctx, s, true); err != nil {
+		s.drop()
+		return nil, err
+	}
+	return s, nil
 }
 
 // sayHello exchanges hellos, from the side that dialled.
 func (a *Agent) sayHello(c *shake) (wire.Hello, error) {
-	if err := c.open(wire.FrameHello, a.hello); err != nil {
+	if err := c.Put(wire.FrameHello, a.hello); err != nil {
 		return wire.Hello{}, err
 	}
-	if err := c.greet(); err != nil {
-		return wire.Hello{}, err
-	}
-	f, b, err := c.get()
+	f, b, err := c.Get()
 	if err != nil {
 		return wire.Hello{}, err
 	}
 	if f != wire.FrameHello {
 		return wire.Hello{}, unexpected(f, b)
 	}
-	h, refuse, err := a.judge(b)
+	h, refuse, err := a.judge(c.life, b)
 	if refuse != nil {
-		_ = c.put(wire.FrameRefuse, refuse) // the other end found out by itself, or hears it now
+		_ = c.Put(wire.FrameRefuse, refuse) // the other end found out by itself, or hears it now
 	}
 	if err == nil && h.Life == a.hello.Life {
 		err = agent.ErrSelf
@@ -139,7 +141,7 @@ func (a *Agent) claim(ctx context.Context, s *slot, addr string, hello wire.Hell
 	}()
 	claim := wire.Claim{Bulk: uint16(a.o.Bulk)}
 	rand.Read(claim.Nonce[:])
-	if err := control.put(wire.FrameClaim, claim); err != nil {
+	if err := control.Put(wire.FrameClaim, claim); err != nil {
 		return err
 	}
 	if err := control.expect(wire.FrameWelcome); err != nil {
@@ -151,7 +153,10 @@ func (a *Agent) claim(ctx context.Context, s *slot, addr string, hello wire.Hell
 			return err
 		}
 		lanes = append(lanes, c)
-		if err := c.open(wire.FrameJoin, wire.Join{Nonce: claim.Nonce, Index: uint16(i)}); err != nil {
+		if c.life != hello.Life {
+			return errors.New("a bulk connection came to another life")
+		}
+		if err := c.Put(wire.FrameJoin, wire.Join{Nonce: claim.Nonce, Index: uint16(i)}); err != nil {
 			return err
 		}
 	}

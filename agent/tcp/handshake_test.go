@@ -2,6 +2,7 @@ package tcp_test
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -20,25 +21,37 @@ func TestStrangersAreClosed(t *testing.T) {
 	magic := []byte(wire.Magic)
 	greet := wire.Pack(wire.FrameHello, hello(2))
 	for name, say := range map[string][]byte{
-		"nothing":             nil,
-		"HTTP":                []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
-		"half the magic":      magic[:3],
-		"zeros":               make([]byte, 100),
-		"an unknown kind":     append(magic, 0, 0, 0, 0, 200),
-		"a long hello":        append(magic, 255, 255, 255, 255, byte(wire.FrameHello)),
-		"a long notice":       append(magic, 0, 0, 64, 0, byte(wire.FrameNotice)),
-		"half a hello":        append(magic, greet[:20]...),
-		"a hello with a tail": append(append(magic, 9, 0, 0, 0, byte(wire.FrameHello)), 1, 0, 0, 0, 0, 0, 0, 0, 0),
-		"a ping first":        append(magic, wire.Pack(wire.FramePing, wire.Ping{})...),
-		"a claim first":       append(magic, wire.Pack(wire.FrameClaim, wire.Claim{Bulk: 1})...),
-		"an unasked join":     append(magic, wire.Pack(wire.FrameJoin, wire.Join{})...),
-		"a hello, no claim":   append(magic, greet...),
-		"a claim of nothing":  append(append(magic, greet...), wire.Pack(wire.FrameClaim, wire.Claim{})...),
-		"two hellos":          append(append(magic, greet...), greet...),
-		"a claim, no bulk":    append(append(magic, greet...), wire.Pack(wire.FrameClaim, wire.Claim{Bulk: 2})...),
+		"nothing":              nil,
+		"HTTP":                 []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+		"half the magic":       magic[:3],
+		"zeros":                make([]byte, 100),
+		"an unknown kind":      append(magic, 0, 0, 0, 0, 200),
+		"a hello unproved":     append(magic, greet...),
+		"a challenge, no more": append(magic, wire.Pack(wire.FrameChallenge, wire.Challenge{})...),
+		"a false proof":        append(append(magic, wire.Pack(wire.FrameChallenge, wire.Challenge{})...), wire.Pack(wire.FrameProof, wire.Proof{})...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := dial(t, a)
+			s.say(say)
+			s.closed()
+		})
+	}
+	for name, say := range map[string][]byte{
+		"a long hello":        {255, 255, 255, 255, byte(wire.FrameHello)},
+		"a long notice":       {0, 0, 64, 0, byte(wire.FrameNotice)},
+		"half a hello":        greet[:20],
+		"a hello with a tail": {9, 0, 0, 0, byte(wire.FrameHello), 1, 0, 0, 0, 0, 0, 0, 0, 0},
+		"another life":        wire.Pack(wire.FrameHello, hello(3)),
+		"a ping first":        wire.Pack(wire.FramePing, wire.Ping{}),
+		"a claim first":       wire.Pack(wire.FrameClaim, wire.Claim{Bulk: 1}),
+		"an unasked join":     wire.Pack(wire.FrameJoin, wire.Join{}),
+		"a hello, no claim":   greet,
+		"a claim of nothing":  append(greet[:len(greet):len(greet)], wire.Pack(wire.FrameClaim, wire.Claim{})...),
+		"two hellos":          append(greet[:len(greet):len(greet)], greet...),
+		"a claim, no bulk":    append(greet[:len(greet):len(greet)], wire.Pack(wire.FrameClaim, wire.Claim{Bulk: 2})...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := proved(t, a, 2)
 			s.say(say)
 			s.closed()
 		})
@@ -58,6 +71,7 @@ func TestConnectToStrangers(t *testing.T) {
 		"":                                 "no handshake within 300ms",
 		"HTTP/1.1 400 Bad Request\r\n\r\n": "no kvferry agent",
 		wire.Magic + string(wire.Pack(wire.FramePong, wire.Ping{})): "out of turn",
+		wire.Magic + string(wire.Pack(wire.FrameHello, hello(2))):   "out of turn",
 	} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
@@ -67,8 +81,7 @@ func TestConnectToStrangers(t *testing.T) {
 			if err == nil {
 				_, _ = c.Write([]byte(say)) // the agent's error is what counts
 				defer c.Close()
-				_, _ = c.Read(make([]byte, 1<<10))
-				_, _ = c.Read(make([]byte, 1<<10))
+				_, _ = io.Copy(io.Discard, c)
 			}
 		}()
 		a.Connect(ln.Addr().String())
@@ -89,9 +102,8 @@ func TestMismatchIsLoggedAndTold(t *testing.T) {
 		"protocol version": wire.Raw{9, 0, 1, 2, 3},
 		"kv dtype":         wire.Hello{Life: wire.Life{2}, Identity: wire.Identity{Version: wire.Version, Model: "m", DType: "f64"}},
 	} {
-		s := dial(t, a)
-		s.say([]byte(wire.Magic), wire.Pack(wire.FrameHello, h))
-		s.greeted()
+		s := proved(t, a, 2)
+		s.say(wire.Pack(wire.FrameHello, h))
 		r, err := wire.DecodeRefuse(s.hear(wire.FrameRefuse))
 		if err != nil || r.Code != wire.RefuseMismatch || r.Field != field {
 			t.Errorf("%+v, %v", r, err)
@@ -105,8 +117,8 @@ func TestMismatchIsLoggedAndTold(t *testing.T) {
 	}
 }
 
-// So many handshakes may go on at once and no more: others are closed at once, and when those
-// have ended peers are welcome again.
+// So many handshakes may go on at once and no more. Whoever has proved nothing makes room for
+// the next, so that connections which say nothing hold up no peer; peers do not.
 func TestHandshakesAreBounded(t *testing.T) {
 	var log logs
 	a, _ := running(t, tcp.Options{Handshake: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -115,14 +127,20 @@ func TestHandshakesAreBounded(t *testing.T) {
 	for range doors {
 		silent = append(silent, dial(t, a))
 	}
-	dial(t, a).closed()
-	log.await(t, "too many handshakes")
-	for _, s := range silent {
-		must(t, s.Close())
-	}
-	log.awaitTimes(t, "handshake failed", doors)
 	pose(t, a, 2)
 	await[agent.PeerUp](t, a)
+	silent[0].closed()
+	log.await(t, "it has proved nothing")
+	for range doors {
+		s := proved(t, a, 3)
+		s.say(wire.Pack(wire.FrameHello, hello(3)))
+		s.hear(wire.FrameHello) // so that the agent knows that it is proved
+	}
+	for _, s := range silent {
+		s.closed()
+	}
+	dial(t, a).closed()
+	log.await(t, "connection refused: too many handshakes")
 }
 
 // A peer that has lost the connection and makes a new one takes the old one's place.

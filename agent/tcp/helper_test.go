@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"kvferry/agent"
+	"kvferry/agent/auth"
 	"kvferry/agent/tcp"
 	"kvferry/wire"
 )
@@ -190,18 +191,48 @@ type stranded struct {
 	a             *tcp.Agent
 }
 
+// proved connects as the life, without a token, to an agent that has none either.
+func proved(t testing.TB, a *tcp.Agent, life byte) stranger {
+	t.Helper()
+	return provedBy(t, a, auth.Secret{}, life)
+}
+
+func provedBy(t testing.TB, a *tcp.Agent, s auth.Secret, life byte) stranger {
+	t.Helper()
+	c := dial(t, a)
+	c.say([]byte(wire.Magic))
+	c.greeted()
+	peer, err := s.Dial(c, wire.Life{life}, nil)
+	if err != nil || peer != (wire.Life{1}) {
+		t.Fatalf("%s, %v", peer, err)
+	}
+	return c
+}
+
+// Put and Get make a stranger an auth.Conn.
+func (s stranger) Put(f wire.Frame, body wire.Body) error {
+	_, err := s.Write(wire.Pack(f, body))
+	return err
+}
+
+func (s stranger) Get() (wire.Frame, []byte, error) { return s.frame() }
+
 // pose shakes hands with the agent as the life, and waits until it is up.
 func pose(t testing.TB, a *tcp.Agent, life byte) stranded {
 	t.Helper()
-	c := dial(t, a)
-	c.say([]byte(wire.Magic), wire.Pack(wire.FrameHello, hello(life)))
-	c.greeted()
+	return poseWith(t, a, auth.Secret{}, life)
+}
+
+func poseWith(t testing.TB, a *tcp.Agent, s auth.Secret, life byte) stranded {
+	t.Helper()
+	c := provedBy(t, a, s, life)
+	c.say(wire.Pack(wire.FrameHello, hello(life)))
 	c.hear(wire.FrameHello)
 	nonce := wire.Nonce{life, byte(time.Now().UnixNano()), byte(time.Now().UnixNano() >> 8)}
 	c.say(wire.Pack(wire.FrameClaim, wire.Claim{Nonce: nonce, Bulk: 1}))
 	c.hear(wire.FrameWelcome)
-	b := dial(t, a)
-	b.say([]byte(wire.Magic), wire.Pack(wire.FrameJoin, wire.Join{Nonce: nonce}))
+	b := provedBy(t, a, s, life)
+	b.say(wire.Pack(wire.FrameJoin, wire.Join{Nonce: nonce}))
 	c.hear(wire.FrameReady)
 	return stranded{control: c, bulk: b, a: a}
 }

@@ -15,6 +15,7 @@ type joins struct {
 
 // joining is one handshake's bulk connections so far.
 type joining struct {
+	life  wire.Life  // whose they must be
 	lanes []net.Conn // by index, nil until it joined
 	left  int
 	full  chan struct{} // closed once left is 0
@@ -23,23 +24,23 @@ type joining struct {
 func newJoins() *joins { return &joins{waiting: make(map[wire.Nonce]*joining)} }
 
 // expect opens a place for n bulk connections. It fails where the nonce is taken.
-func (j *joins) expect(nonce wire.Nonce, n int) (*joining, bool) {
+func (j *joins) expect(nonce wire.Nonce, life wire.Life, n int) (*joining, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.waiting[nonce] != nil {
 		return nil, false
 	}
-	w := &joining{lanes: make([]net.Conn, n), left: n, full: make(chan struct{})}
+	w := &joining{life: life, lanes: make([]net.Conn, n), left: n, full: make(chan struct{})}
 	j.waiting[nonce] = w
 	return w, true
 }
 
-// join hands over a connection, or says that nobody waits for it.
-func (j *joins) join(to wire.Join, c net.Conn) bool {
+// join hands over a life's connection, or says that nobody waits for it.
+func (j *joins) join(to wire.Join, life wire.Life, c net.Conn) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	w := j.waiting[to.Nonce]
-	if w == nil || int(to.Index) >= len(w.lanes) || w.lanes[to.Index] != nil {
+	if w == nil || w.life != life || int(to.Index) >= len(w.lanes) || w.lanes[to.Index] != nil {
 		return false
 	}
 	w.lanes[to.Index] = c

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 
+	"kvferry/agent/auth"
+	"kvferry/agent/certs"
 	"kvferry/wire"
 )
 
@@ -17,13 +19,18 @@ const maxShake = 256 << 10
 type shake struct {
 	net.Conn
 	stop func() bool
+	// limit is the longest body of a frame now, life who the other end proved to be.
+	limit int
+	life  wire.Life
+	// greeted says that the other end's magic came.
+	greeted bool
 }
 
 func (a *Agent) shake(ctx context.Context, c net.Conn) *shake {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetNoDelay(true) // it is Go's default; a connection that is closed already shows so later
 	}
-	return &shake{Conn: c, stop: context.AfterFunc(ctx, func() { _ = c.Close() })}
+	return &shake{Conn: c, limit: auth.MaxBody, stop: context.AfterFunc(ctx, func() { _ = c.Close() })}
 }
 
 // keep takes the connection out of the handshake. It fails if the context ended before.
@@ -41,13 +48,37 @@ func (s *shake) drop() {
 	}
 }
 
-// open sends the magic and the first frame.
-func (s *shake) open(f wire.Frame, body wire.Body) error {
-	_, err := s.Write(append([]byte(wire.Magic), wire.Pack(f, body)...))
-	return err
+// prove encrypts the connection, where there are certificates, and exchanges proofs of the token.
+func (a *Agent) prove(ctx context.Context, s *shake, dialled bool) (err error) {
+	shake, exchange := (*certs.Store).Listen, a.o.Secret.Accept
+	if dialled {
+		shake, exchange = (*certs.Store).Dial, a.o.Secret.Dial
+	}
+	var binding []byte
+	if a.o.TLS != nil {
+		c, err := shake(a.o.TLS, ctx, s.Conn)
+		if err != nil {
+			return err
+		}
+		s.Conn, binding = c, c.Binding
+	}
+	if !dialled {
+		if err := s.greet(); err != nil {
+			return err
+		}
+	}
+	if _, err := s.Write([]byte(wire.Magic)); err != nil {
+		return err
+	}
+	if s.life, err = exchange(s, a.hello.Life, binding); err != nil {
+		return err
+	}
+	s.limit = maxShake
+	return nil
 }
 
-func (s *shake) put(f wire.Frame, body wire.Body) error {
+// Put sends a frame.
+func (s *shake) Put(f wire.Frame, body wire.Body) error {
 	_, err := s.Write(wire.Pack(f, body))
 	return err
 }
@@ -59,13 +90,20 @@ func (s *shake) greet() error {
 		return closedEarly(err)
 	}
 	if string(b[:]) != wire.Magic {
-		return errors.New("there is no kvferry agent at the other end")
+		return errors.New("there is no kvferry agent at the other end, or it is one with TLS where the other has none")
 	}
+	s.greeted = true
 	return nil
 }
 
-func (s *shake) get() (wire.Frame, []byte, error) {
-	f, b, err := readFrame(s, maxShake)
+// Get reads a frame.
+func (s *shake) Get() (wire.Frame, []byte, error) {
+	if !s.greeted {
+		if err := s.greet(); err != nil {
+			return 0, nil, err
+		}
+	}
+	f, b, err := readFrame(s, s.limit)
 	return f, b, closedEarly(err)
 }
 
@@ -78,7 +116,7 @@ func closedEarly(err error) error {
 
 // expect reads a frame that has no body, or the refusal that came in its stead.
 func (s *shake) expect(want wire.Frame) error {
-	f, b, err := s.get()
+	f, b, err := s.Get()
 	if err != nil || f == want {
 		return err
 	}
@@ -100,11 +138,15 @@ func unexpected(f wire.Frame, b []byte) error {
 	return r.Err()
 }
 
-// judge says whether a hello may be a peer's, and if not, how to refuse it.
-func (a *Agent) judge(b []byte) (wire.Hello, *wire.Refuse, error) {
+// judge says whether a hello may be a peer's that proved to be that life, and if not, how to
+// refuse it.
+func (a *Agent) judge(proved wire.Life, b []byte) (wire.Hello, *wire.Refuse, error) {
 	h, err := wire.DecodeHello(b)
 	if err == nil {
 		err = a.hello.Identity.Check(h.Identity)
+	}
+	if err == nil && h.Life != proved {
+		err = errors.New("the hello names another life than was proved")
 	}
 	if err == nil {
 		return h, nil, nil
