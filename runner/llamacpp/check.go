@@ -11,7 +11,7 @@ import (
 
 // check refuses a batch that cannot be computed, before anything is written.
 func check(batch []runner.Work, m runner.Model, r *rows) error {
-	if r.pool == nil {
+	if r.pools == nil {
 		return errors.New("no pools are attached")
 	}
 	names := map[string]bool{}
@@ -38,21 +38,33 @@ func checkWork(w *runner.Work, m runner.Model, r *rows) error {
 		return fmt.Errorf("%d tokens at position %d leave the context of %d", n, w.Start, m.Context)
 	case w.Logits != nil && len(w.Logits) != m.Vocab:
 		return fmt.Errorf("room for %d logits, want %d", len(w.Logits), m.Vocab)
-	case len(w.Tables) != 1:
-		return fmt.Errorf("%d block tables for 1 layer group", len(w.Tables))
+	case len(w.Tables) != len(r.layout.Groups):
+		return fmt.Errorf("%d block tables for %d layer groups", len(w.Tables), len(r.layout.Groups))
 	}
 	for i, t := range w.Tokens {
 		if t < 0 || int(t) >= m.Vocab {
 			return fmt.Errorf("token %d is %d, outside the vocabulary of %d", i, t, m.Vocab)
 		}
 	}
-	t, last := w.Tables[0], (w.Start+n-1)/r.layout.BlockTokens
-	if t.First != 0 || len(t.Blocks) <= last {
-		return fmt.Errorf("block table [%d,%d) does not cover blocks [0,%d)", t.First, t.First+len(t.Blocks), last+1)
+	for g := range w.Tables {
+		if err := checkTable(w, g, r); err != nil {
+			return fmt.Errorf("layer group %d: %w", g, err)
+		}
+	}
+	return nil
+}
+
+// checkTable refuses a table without the blocks that a group's layers read or write.
+func checkTable(w *runner.Work, g int, r *rows) error {
+	tpb := r.layout.BlockTokens
+	first, end := visible(r.layout.Groups[g], w.Start)/tpb, r.layout.TotalBlocks(w.Start+len(w.Tokens))
+	t := w.Tables[g]
+	if t.First < 0 || t.First > first || t.End() < end {
+		return fmt.Errorf("block table [%d,%d) does not cover blocks [%d,%d)", t.First, t.End(), first, end)
 	}
 	for i, b := range t.Blocks {
-		if b < 0 || int(b) >= r.blocks() {
-			return fmt.Errorf("logical block %d is block %d, outside the pool of %d", i, b, r.blocks())
+		if b < 0 || int(b) >= r.blocks(g) {
+			return fmt.Errorf("logical block %d is block %d, outside the pool of %d", t.First+i, b, r.blocks(g))
 		}
 	}
 	return nil

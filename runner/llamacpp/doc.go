@@ -7,6 +7,13 @@
 // that computed it. After a pass the new rows are written to the blocks. Positions are imported in
 // ascending order, as the order of cells decides the order of sums.
 //
+// Layers with a window are a layer group of their own. Its blocks have every position that was
+// computed, but only those that the next token sees are imported. llama.cpp keeps no more cells for
+// such layers than all sequences' windows and one batch take, and no more than for the others. Where
+// that is less than the context, a long sequence takes the cells of what has left its window; an
+// import then has the cells in another order than the run that computed them, so that logits can
+// differ in their last bits.
+//
 // llama.cpp keeps the sequences of the last pass and no others: whatever is not in a batch is
 // dropped from its cells and imported again when it comes back. Its cells are as many as one whole
 // context; works that do not fit together are computed one group after the other.

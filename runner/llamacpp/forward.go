@@ -69,15 +69,7 @@ func (r *Runner) group(batch []runner.Work) error {
 	if err != nil {
 		return err
 	}
-	if err := r.decode(batch, ids); err != nil {
-		return err
-	}
-	for i := range batch {
-		if err := r.export(&batch[i], ids[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.decode(batch, ids)
 }
 
 // enter makes llama.cpp hold, of each work, exactly the tokens before it, and nothing else.
@@ -103,7 +95,7 @@ func (r *Runner) holds(w *runner.Work) bool {
 	if h == nil || h.tokens != w.Start {
 		return false
 	}
-	r.row = r.rows.row(r.row, w.Tables[0], w.Start-1)
+	r.row = r.rows.row(r.row, w.Tables, w.Start-1)
 	return bytes.Equal(r.row, h.last)
 }
 
@@ -118,7 +110,7 @@ func (r *Runner) importAll(batch []runner.Work) ([]llama.SeqId, error) {
 			r.free = r.free[:len(r.free)-1]
 			r.held[nameOf(w, i)] = h
 			if w.Start > 0 {
-				r.state = r.rows.assemble(r.state, w.Tables[0], w.Start)
+				r.state = r.rows.assemble(r.state, w.Tables, w.Start)
 				if llama.StateSeqSetDataExt(r.ctx, r.state, h.id, 0) != uint64(len(r.state)) {
 					return nil, fmt.Errorf("%w: %d tokens", errImport, w.Start)
 				}
@@ -153,55 +145,93 @@ func (r *Runner) dropAll() {
 	}
 }
 
-// decode computes all tokens, batchTokens at a time, and takes the logits that are asked for.
+// span is the positions [from,to) of a work.
+type span struct{ work, from, to int }
+
+// decode computes all tokens, batchTokens at a time, takes the logits that are asked for, and writes
+// the new rows into the blocks.
 func (r *Runner) decode(batch []runner.Work, ids []llama.SeqId) error {
 	_ = r.batch.Clear()
-	var want []int // works whose last token is in the present llama.cpp batch
-	var at []int32 // and where
-	flush := func() error {
-		if r.batch.NTokens == 0 {
-			return nil
-		}
-		if code, err := llama.Decode(r.ctx, r.batch); err != nil || code != 0 {
-			return fmt.Errorf("%w: %d tokens: code %d", errors.Join(errDecode, err), r.batch.NTokens, code)
-		}
-		for i, work := range want {
-			logits, err := llama.GetLogitsIth(r.ctx, at[i], r.model.Vocab)
-			if err != nil || logits == nil {
-				return fmt.Errorf("%w: no logits", errors.Join(errDecode, err))
-			}
-			copy(batch[work].Logits, logits)
-		}
-		want, at = want[:0], at[:0]
-		return r.batch.Clear()
-	}
+	var spans []span // what is in the present llama.cpp batch
 	for i, w := range batch {
-		for j, token := range w.Tokens {
-			if r.batch.NTokens == batchTokens {
-				if err := flush(); err != nil {
+		for from := 0; from < len(w.Tokens); {
+			to := min(len(w.Tokens), from+batchTokens-int(r.batch.NTokens))
+			for j := from; j < to; j++ {
+				asked := w.Logits != nil && j == len(w.Tokens)-1
+				if err := r.batch.Add(llama.Token(w.Tokens[j]), llama.Pos(w.Start+j), ids[i:i+1], asked); err != nil {
 					return err
 				}
 			}
-			asked := w.Logits != nil && j == len(w.Tokens)-1
-			if asked {
-				want, at = append(want, i), append(at, r.batch.NTokens)
-			}
-			if err := r.batch.Add(llama.Token(token), llama.Pos(w.Start+j), ids[i:i+1], asked); err != nil {
-				return err
+			spans = append(spans, span{i, w.Start + from, w.Start + to})
+			from = to
+			if r.batch.NTokens == batchTokens {
+				if err := r.flush(batch, ids, spans); err != nil {
+					return err
+				}
+				spans = spans[:0]
 			}
 		}
 	}
-	return flush()
+	return r.flush(batch, ids, spans)
 }
 
-// export writes what a work computed into its blocks.
-func (r *Runner) export(w *runner.Work, id llama.SeqId) error {
-	end := w.Start + len(w.Tokens)
+// flush computes one llama.cpp batch. Its rows are exported at once: the next batch may take the
+// cells of positions that have left a window.
+func (r *Runner) flush(batch []runner.Work, ids []llama.SeqId, spans []span) error {
+	if r.batch.NTokens == 0 {
+		return nil
+	}
+	if code, err := llama.Decode(r.ctx, r.batch); err != nil || code != 0 {
+		return fmt.Errorf("%w: %d tokens: code %d", errors.Join(errDecode, err), r.batch.NTokens, code)
+	}
+	next := 0 // the batch's token behind the span's
+	for _, s := range spans {
+		w := &batch[s.work]
+		next += s.to - s.from
+		if w.Logits == nil || s.to != w.Start+len(w.Tokens) {
+			continue
+		}
+		logits, err := llama.GetLogitsIth(r.ctx, int32(next-1), r.model.Vocab)
+		if err != nil || logits == nil {
+			return fmt.Errorf("%w: no logits", errors.Join(errDecode, err))
+		}
+		copy(w.Logits, logits)
+	}
+	for _, s := range spans {
+		if err := r.export(&batch[s.work], ids[s.work], s.from, s.to); err != nil {
+			return err
+		}
+	}
+	return r.batch.Clear()
+}
+
+// export writes the positions [from,to) of a work into its blocks. A state has of a window group only
+// what its last token sees, so that no more than a window is taken at once.
+func (r *Runner) export(w *runner.Work, id llama.SeqId, from, to int) error {
+	for from < to {
+		end := to
+		if window := r.window(); window > 0 {
+			end = min(to, from+window)
+		}
+		if err := r.exportState(w, id, from, end); err != nil {
+			return err
+		}
+		from = end
+	}
+	if h := r.held[w.Sequence]; h != nil && w.Sequence != "" {
+		h.tokens = to
+		h.last = r.rows.row(h.last, w.Tables, to-1)
+	}
+	return nil
+}
+
+// exportState takes positions out of llama.cpp by way of a sequence that has nothing else.
+func (r *Runner) exportState(w *runner.Work, id llama.SeqId, from, to int) error {
 	scratch := llama.SeqId(r.opt.Sequences)
-	if err := llama.MemorySeqCp(r.memory, id, scratch, llama.Pos(w.Start), llama.Pos(end)); err != nil {
+	if err := llama.MemorySeqCp(r.memory, id, scratch, llama.Pos(from), llama.Pos(to)); err != nil {
 		return err
 	}
-	size := r.rows.shape.size(len(w.Tokens))
+	size := r.rows.size(from, to)
 	if cap(r.state) < size {
 		r.state = make([]byte, size)
 	}
@@ -211,12 +241,5 @@ func (r *Runner) export(w *runner.Work, id llama.SeqId) error {
 	if n != uint64(size) {
 		return fmt.Errorf("%w: %d bytes of %d", errExport, n, size)
 	}
-	if err := r.rows.scatter(r.state, w.Tables[0], w.Start, end); err != nil {
-		return err
-	}
-	if h := r.held[w.Sequence]; h != nil && w.Sequence != "" {
-		h.tokens = end
-		h.last = r.rows.row(h.last, w.Tables[0], end-1)
-	}
-	return nil
+	return r.rows.scatter(r.state, w.Tables, from, to)
 }

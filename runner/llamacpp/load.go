@@ -3,7 +3,6 @@
 package llamacpp
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/hybridgroup/yzma/pkg/llama"
@@ -98,6 +97,9 @@ func (r *Runner) open(path string) error {
 	return r.probe()
 }
 
+// chunked is the architecture whose layers without the whole context see a chunk, and no window.
+const chunked = "llama4"
+
 // supported refuses what has no KV cache of one row a token and layer.
 func (r *Runner) supported() error {
 	arch, _ := llama.ModelMetaValStr(r.weights, "general.architecture")
@@ -105,8 +107,8 @@ func (r *Runner) supported() error {
 		return fmt.Errorf("architecture %q %s, which is not supported with llama.cpp yet", arch, what)
 	}
 	switch {
-	case llama.ModelNSWA(r.weights) > 0:
-		return refuse("has sliding-window layers")
+	case arch == chunked:
+		return refuse("has layers of chunked attention")
 	case llama.ModelIsRecurrent(r.weights), llama.ModelIsHybrid(r.weights):
 		return refuse("has recurrent layers")
 	case llama.ModelIsDiffusion(r.weights):
@@ -135,6 +137,8 @@ func (r *Runner) openContext() error {
 		return fmt.Errorf("kv-dtype %s: llama.cpp is not asked for it", r.opt.KV)
 	}
 	p.TypeK, p.TypeV = kind, kind
+	// Window layers keep no more cells than their windows and a batch take.
+	p.SwaFull = 0
 	// A part of a sequence can be copied into another one only within one stream.
 	p.KVUnified = 1
 	var err error
@@ -151,61 +155,21 @@ func (r *Runner) openContext() error {
 	return nil
 }
 
-// probe computes one token and reads from its state how the model's KV is laid out: what does not
-// fit a layout of equal layers is refused, and so is a state of another form.
-func (r *Runner) probe() error {
-	first := r.model.BOS
-	if err := r.batch.Add(llama.Token(first), 0, []llama.SeqId{0}, false); err != nil {
-		return err
-	}
-	if code, err := llama.Decode(r.ctx, r.batch); err != nil || code != 0 {
-		return fmt.Errorf("llama.cpp could not compute a token: %d, %w", code, errors.Join(err, errDecode))
-	}
-	state := make([]byte, llama.StateSeqGetSizeExt(r.ctx, 0, 0))
-	if n := llama.StateSeqGetDataExt(r.ctx, state, 0, 0); n != uint64(len(state)) {
-		return fmt.Errorf("%w: %d of %d bytes", errBlob, n, len(state))
-	}
-	llama.MemoryClear(r.memory, false)
-	s, err := probe(state)
-	if err != nil {
-		return err
-	}
-	heads := max(1, int(llama.ModelNHeadKV(r.weights)))
-	dim, whole := r.opt.KV.Values(s.row / heads)
-	if layers := int(llama.ModelNLayer(r.weights)); s.layers != layers || s.row%heads != 0 || !whole {
-		return fmt.Errorf("its %d layers keep %d rows of %d bytes for %d heads, which is not supported with llama.cpp yet", layers, s.layers, s.row, heads)
-	}
-	l := kvcache.Layout{
-		BlockTokens: r.opt.BlockTokens, KVHeads: heads, HeadDim: dim, DType: r.opt.KV,
-		Groups: []kvcache.LayerGroup{{}},
-	}
-	for i := range s.layers {
-		l.Groups[0].Layers = append(l.Groups[0].Layers, i)
-	}
-	r.rows.layout, r.rows.shape = l, s
-	return l.Validate()
+// window is how many tokens the window layers see, 0 if there are none.
+func (r *Runner) window() int {
+	groups := r.rows.layout.Groups
+	return groups[len(groups)-1].Window
 }
 
 // Model describes the model. Its Hash names llama.cpp's version and the KV's types, too.
 func (r *Runner) Model() runner.Model { return r.model }
 
-// Layout is how the KV cache is laid out: one group of all layers.
+// Layout is how the KV cache is laid out: one group of the layers that see all tokens, and one of those
+// with a window, if there are any.
 func (r *Runner) Layout() kvcache.Layout { return r.rows.layout }
 
 // Tokenizer is llama.cpp's, safe for concurrent use.
 func (r *Runner) Tokenizer() runner.Tokenizer { return r.tok }
-
-// Attach hands over the pool, a whole number of blocks long.
-func (r *Runner) Attach(pools [][]byte) error {
-	if len(pools) != 1 {
-		return fmt.Errorf("%d pools for 1 layer group on 1 rank", len(pools))
-	}
-	if size := r.rows.layout.BlockBytes(0); len(pools[0]) == 0 || len(pools[0])%size != 0 {
-		return fmt.Errorf("pool of %d bytes is not a whole number of blocks of %d", len(pools[0]), size)
-	}
-	r.rows.pool = pools[0]
-	return nil
-}
 
 // Close frees what llama.cpp holds, and ends the thread.
 func (r *Runner) Close() error {
@@ -227,6 +191,6 @@ func (r *Runner) Close() error {
 		return nil
 	})
 	r.thread.end()
-	r.rows.pool = nil
+	r.rows.pools = nil
 	return err
 }

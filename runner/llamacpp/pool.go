@@ -2,16 +2,36 @@
 
 package llamacpp
 
-import "kvferry/kvcache"
+import (
+	"fmt"
 
-// blocks is how many the pool holds.
-func (r *rows) blocks() int { return len(r.pool) / r.layout.BlockBytes(0) }
+	"kvferry/kvcache"
+)
+
+// blocks is how many the pool of group g holds.
+func (r *rows) blocks(g int) int { return len(r.pools[g]) / r.layout.BlockBytes(g) }
 
 // row appends all that the blocks have of one position to buf[:0].
-func (r *rows) row(buf []byte, t kvcache.BlockTable, pos int) []byte {
+func (r *rows) row(buf []byte, tables []kvcache.BlockTable, pos int) []byte {
 	buf = buf[:0]
-	r.each(t, pos, pos+1, func(_, _, _, block, _, size int) {
-		buf = append(buf, r.pool[block:block+size]...)
-	})
+	for g, pool := range r.pools {
+		r.each(g, tables[g], pos, pos+1, func(_, _, _, block, _, size int) {
+			buf = append(buf, pool[block:block+size]...)
+		})
+	}
 	return buf
+}
+
+// Attach hands over the pools, one a layer group, each a whole number of blocks long.
+func (r *Runner) Attach(pools [][]byte) error {
+	if n := len(r.rows.layout.Groups); len(pools) != n {
+		return fmt.Errorf("%d pools for %d layer groups on 1 rank", len(pools), n)
+	}
+	for g, pool := range pools {
+		if size := r.rows.layout.BlockBytes(g); len(pool) == 0 || len(pool)%size != 0 {
+			return fmt.Errorf("pool of layer group %d: %d bytes are not a whole number of blocks of %d", g, len(pool), size)
+		}
+	}
+	r.rows.pools = pools
+	return nil
 }

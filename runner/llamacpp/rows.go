@@ -6,21 +6,23 @@ import (
 	"kvferry/kvcache"
 )
 
-// rows moves KV between the blocks of one pool, of a model whose layers are all of one group, and
-// llama.cpp's states.
+// rows moves KV between the blocks of the pools and llama.cpp's states. Each layer group is a
+// section of a state.
 type rows struct {
 	layout kvcache.Layout
 	shape  shape
-	pool   []byte
+	pools  [][]byte // one a group
+	from   []int    // scratch
 }
 
-// each visits the contiguous pieces of the positions [from,to): size bytes of one head of one
-// token, at block in the pool, and at row bytes behind the beginning of the token's row in a state.
-func (r *rows) each(t kvcache.BlockTable, from, to int, visit func(layer, kv, pos, block, row, size int)) {
+// each visits the contiguous pieces of group g of the positions [from,to): size bytes of one head of
+// one token, at block in the pool, and at row bytes behind the beginning of the token's row in a
+// state. A layer is counted within the group.
+func (r *rows) each(g int, t kvcache.BlockTable, from, to int, visit func(layer, kv, pos, block, row, size int)) {
 	size := r.layout.RowBytes()
 	for pos := from; pos < to; pos++ {
-		base := int(t.Block(pos/r.layout.BlockTokens))*r.layout.BlockBytes(0) + pos%r.layout.BlockTokens*size
-		for layer := range r.shape.layers {
+		base := int(t.Block(pos/r.layout.BlockTokens))*r.layout.BlockBytes(g) + pos%r.layout.BlockTokens*size
+		for layer := range r.layout.Groups[g].Layers {
 			for kv := range 2 {
 				for head := range r.layout.KVHeads {
 					visit(layer, kv, pos, base+r.layout.HeadOffset(layer, kv, head), head*size, size)
@@ -30,47 +32,81 @@ func (r *rows) each(t kvcache.BlockTable, from, to int, visit func(layer, kv, po
 	}
 }
 
-// assemble makes the state of the positions [0,n) out of the blocks. It uses buf if it is large
-// enough.
-func (r *rows) assemble(buf []byte, t kvcache.BlockTable, n int) []byte {
-	if size := r.shape.size(n); cap(buf) < size {
+// visible is the first position that a token at position n sees in a group.
+func visible(g kvcache.LayerGroup, n int) int {
+	if g.Window == 0 {
+		return 0
+	}
+	return max(0, n+1-g.Window)
+}
+
+// assemble makes the state of the first n positions out of the blocks: of a group with a window
+// those that the next token sees. It uses buf if it is large enough.
+func (r *rows) assemble(buf []byte, tables []kvcache.BlockTable, n int) []byte {
+	r.from = r.from[:0]
+	for _, group := range r.layout.Groups {
+		r.from = append(r.from, visible(group, n))
+	}
+	if size := r.shape.size(r.from, n); cap(buf) < size {
 		buf = make([]byte, size)
 	} else {
 		buf = buf[:size]
 	}
-	r.shape.frame(buf, n)
-	r.each(t, 0, n, func(layer, kv, pos, block, row, size int) {
-		at := r.shape.rows(n, layer, kv) + pos*r.shape.row + row
-		copy(buf[at:at+size], r.pool[block:block+size])
-	})
+	for g, p := range r.shape.frame(buf, r.from, n) {
+		pool, first := r.pools[g], r.from[g]
+		r.each(g, tables[g], first, n, func(layer, kv, pos, block, row, size int) {
+			copy(p.at(layer, kv, pos-first)[row:row+size], pool[block:block+size])
+		})
+	}
 	return buf
+}
+
+// size is the bytes of a state of the positions [from,to) in all groups.
+func (r *rows) size(from, to int) int {
+	r.from = r.from[:0]
+	for range r.shape {
+		r.from = append(r.from, from)
+	}
+	return r.shape.size(r.from, to)
 }
 
 // scatter writes a state of exactly the positions [from,to), in whatever order, into the blocks.
 // On an error nothing was written.
-func (r *rows) scatter(state []byte, t kvcache.BlockTable, from, to int) error {
-	positions, err := r.shape.cells(state)
+func (r *rows) scatter(state []byte, tables []kvcache.BlockTable, from, to int) error {
+	parts, err := r.shape.parts(state)
 	if err != nil {
 		return err
 	}
-	n := to - from
-	cell := make([]int, n) // of each position
+	cells := make([][]int, len(parts))
+	for g, p := range parts {
+		if cells[g], err = p.order(from, to); err != nil {
+			return err
+		}
+	}
+	for g, p := range parts {
+		pool := r.pools[g]
+		r.each(g, tables[g], from, to, func(layer, kv, pos, block, row, size int) {
+			copy(pool[block:block+size], p.at(layer, kv, cells[g][pos-from])[row:])
+		})
+	}
+	return nil
+}
+
+// order is the cell of each of the positions [from,to), which must be all that the part has.
+func (p part) order(from, to int) ([]int, error) {
+	cell := make([]int, to-from)
 	for i := range cell {
 		cell[i] = -1
 	}
-	for i, pos := range positions {
-		at := int(pos) - from
-		if at < 0 || at >= n || cell[at] >= 0 {
-			return fmt.Errorf("llama.cpp exported position %d, wanted [%d,%d) once each", pos, from, to)
+	for i := range p.cells {
+		at := p.position(i) - from
+		if at < 0 || at >= len(cell) || cell[at] >= 0 {
+			return nil, fmt.Errorf("llama.cpp exported position %d, wanted [%d,%d) once each", p.position(i), from, to)
 		}
 		cell[at] = i
 	}
-	if len(positions) != n {
-		return fmt.Errorf("llama.cpp exported %d positions, wanted [%d,%d)", len(positions), from, to)
+	if p.cells != len(cell) {
+		return nil, fmt.Errorf("llama.cpp exported %d positions, wanted [%d,%d)", p.cells, from, to)
 	}
-	r.each(t, from, to, func(layer, kv, pos, block, row, size int) {
-		at := r.shape.rows(n, layer, kv) + cell[pos-from]*r.shape.row + row
-		copy(r.pool[block:block+size], state[at:at+size])
-	})
-	return nil
+	return cell, nil
 }

@@ -55,19 +55,28 @@ func opened(t testing.TB, path string, opt Options) *Runner {
 	}
 	t.Cleanup(func() { r.Close() })
 	blocks := 2 * r.Layout().TotalBlocks(r.Model().Context)
-	if err := r.Attach([][]byte{make([]byte, blocks*r.Layout().BlockBytes(0))}); err != nil {
+	var pools [][]byte
+	for g := range r.Layout().Groups {
+		pools = append(pools, make([]byte, blocks*r.Layout().BlockBytes(g)))
+	}
+	if err := r.Attach(pools); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// table is n blocks from the first on, backwards.
-func table(first, n int) []kvcache.BlockTable {
-	var t kvcache.BlockTable
-	for i := range n {
-		t.Blocks = append(t.Blocks, kvcache.BlockID(first+n-1-i))
+// table is n blocks from the first on, backwards, of a model with one layer group.
+func table(first, n int) []kvcache.BlockTable { return tables(1, first, n) }
+
+// tables are those of some layer groups.
+func tables(groups, first, n int) []kvcache.BlockTable {
+	out := make([]kvcache.BlockTable, groups)
+	for g := range out {
+		for i := range n {
+			out[g].Blocks = append(out[g].Blocks, kvcache.BlockID(first+n-1-i))
+		}
 	}
-	return []kvcache.BlockTable{t}
+	return out
 }
 
 func tokensOf(n, seed int) []int32 {
@@ -151,7 +160,7 @@ func importIsExact(t *testing.T, p, d *Runner, tokens []int32, prompt int) {
 		pass(t, p, "a", tokens[at:end], at, pt)
 		at = end
 	}
-	carry(p, d, pt[0], dt[0])
+	carry(p, d, pt, dt)
 	pass(t, d, "other", tokensOf(40, 9), 0, table(3+n, 3)) // it is dropped for the import
 	for at := prompt; at < len(tokens); at++ {
 		want := pass(t, p, "a", tokens[at:at+1], at, pt)
@@ -159,16 +168,18 @@ func importIsExact(t *testing.T, p, d *Runner, tokens []int32, prompt int) {
 			t.Fatalf("the logits at %d differ", at)
 		}
 	}
-	if !slices.Equal(p.rows.assemble(nil, pt[0], len(tokens)), d.rows.assemble(nil, dt[0], len(tokens))) {
+	if !slices.Equal(p.rows.assemble(nil, pt, len(tokens)), d.rows.assemble(nil, dt, len(tokens))) {
 		t.Error("the blocks differ at the end")
 	}
 }
 
-// carry copies blocks from one pool to another.
-func carry(from, to *Runner, a, b kvcache.BlockTable) {
-	size := from.Layout().BlockBytes(0)
-	for i := range a.Blocks {
-		copy(to.rows.pool[int(b.Blocks[i])*size:][:size], from.rows.pool[int(a.Blocks[i])*size:])
+// carry copies blocks from one runner's pools to another's, as far as both tables have them.
+func carry(from, to *Runner, a, b []kvcache.BlockTable) {
+	for g := range a {
+		size := from.Layout().BlockBytes(g)
+		for i := max(a[g].First, b[g].First); i < a[g].End(); i++ {
+			copy(to.rows.pools[g][int(b[g].Block(i))*size:][:size], from.rows.pools[g][int(a[g].Block(i))*size:])
+		}
 	}
 }
 
