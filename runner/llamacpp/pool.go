@@ -22,6 +22,15 @@ func (r *rows) row(buf []byte, tables []kvcache.BlockTable, pos int) []byte {
 	return buf
 }
 
+// size is the bytes of a state of the positions [from,to) in all groups.
+func (r *rows) size(from, to int) int {
+	r.from = r.from[:0]
+	for range r.shape {
+		r.from = append(r.from, from)
+	}
+	return r.shape.size(r.from, to)
+}
+
 // Attach hands over the pools, one a layer group, each a whole number of blocks long.
 func (r *Runner) Attach(pools [][]byte) error {
 	if n := len(r.rows.layout.Groups); len(pools) != n {

@@ -61,15 +61,6 @@ func (r *rows) assemble(buf []byte, tables []kvcache.BlockTable, n int) []byte {
 	return buf
 }
 
-// size is the bytes of a state of the positions [from,to) in all groups.
-func (r *rows) size(from, to int) int {
-	r.from = r.from[:0]
-	for range r.shape {
-		r.from = append(r.from, from)
-	}
-	return r.shape.size(r.from, to)
-}
-
 // scatter writes a state of exactly the positions [from,to), in whatever order, into the blocks.
 // On an error nothing was written.
 func (r *rows) scatter(state []byte, tables []kvcache.BlockTable, from, to int) error {
