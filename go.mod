@@ -3,6 +3,7 @@ module kvferry
 go 1.26.0
 
 require (
+	github.com/ardanlabs/jinja v1.8.0
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/goccy/go-yaml v1.19.2
 	github.com/hybridgroup/yzma v1.28.0

@@ -20,6 +20,17 @@ type Model struct {
 	AddBOS bool
 	// Ends are the tokens that end an answer.
 	Ends []int32
+	Chat Chat
+}
+
+// Chat is what a model file says of chats.
+type Chat struct {
+	// Template is the Jinja template that makes a prompt of messages; empty if there is none.
+	Template string
+	// BOS and EOS are what the template is to write for these tokens; empty if there are none.
+	BOS, EOS string
+	// Control has the control tokens by the texts that a template writes for them.
+	Control map[string]int32
 }
 
 // Work is one sequence's share of a forward pass.
