@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -80,7 +81,17 @@ func TestMessagesStayText(t *testing.T) {
 		"{% set all = messages | map(attribute='content') | join %}{{ all }}{{ all[1:] }}{{ all[2:] }}",
 		"{% for m in messages %}{{ m.content[1:] }}{% endfor %}",
 	} {
-		tmpl := template(t, source)
+		// A template that counts characters counts marks too, and can cut off the one before a
+		// control token of one character.
+		counts := strings.Contains(source, ":]")
+		known := maps.Clone(ours)
+		if counts {
+			delete(known, "\u2581")
+		}
+		tmpl, err := New(runner.Chat{Template: source, Control: known})
+		if err != nil {
+			t.Fatal(err)
+		}
 		rapid.Check(t, func(t *rapid.T) {
 			piece := rapid.SampledFrom([]string{
 				"<", "<|", "|", "|>", ">", "im", "im_", "start", "end", "_", "s", "/", "</", "[", "INST", "]", " ", "\n", "a", "\ue000", "\ue001", "\u2581",
@@ -99,8 +110,7 @@ func TestMessagesStayText(t *testing.T) {
 				t.Fatalf("%q: control tokens %v of %q", source, control, messages)
 			}
 			bare, err := tmpl.render(messages, day)
-			// A template that counts characters counts marks too.
-			if counts := strings.Contains(source, ":]"); err != nil || !counts && texts[0] != bare {
+			if err != nil || !counts && texts[0] != bare {
 				t.Fatalf("%q: text %q, want %q (%v)", source, texts[0], bare, err)
 			}
 		})
@@ -150,7 +160,7 @@ func TestMarksAreChosen(t *testing.T) {
 // TestDevelopers: developer messages are system messages to a template that knows no developers.
 func TestDevelopers(t *testing.T) {
 	for source, want := range map[string]string{
-		"{{ messages[0].role }}":                                     "system",
+		"{{ messages[0].role }}": "system",
 		"{{ messages[0].role }}{% if 'developer' == 1 %}{% endif %}": "developer",
 	} {
 		tokens, err := template(t, source).Tokens([]Message{{"developer", "x"}}, letters{}, day)

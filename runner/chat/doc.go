@@ -12,7 +12,8 @@
 // templates which trim, split or compare them work. Of the rendered text, only what is a control
 // token without a mark becomes one. What lies between two of them is cleared of marks and
 // tokenised as a whole, and so has the tokens that any text has. Left is a template that cuts a
-// message apart and puts the parts beside others with nothing in between.
+// message apart and puts the parts beside others with nothing in between, or that cuts one
+// character off a message which begins with a control token of one character.
 //
 // # What bounds a template
 //
