@@ -43,6 +43,7 @@ var rooms = map[string]rule{
 	"telemetry":      {imports: []string{"wire"}, why: "counts what others tell it"},
 	"node":           {imports: []string{"openai", "openai/httpapi", "router", "router/proxy", "engine", "runner", "kvcache", "transfer", "lease", "wire", "agent", "models", "telemetry", "discovery", "config"}, why: "the shell around the machines"},
 	"bench":          {imports: []string{"openai", "node", "engine", "agent", "runner", "kvcache", "transfer", "lease", "wire"}, why: "measures through the product's own surfaces"},
+	"doctor":         {imports: []string{"runner", "agent"}, why: "looks at a machine through probes, changes nothing"},
 	"sim":            {imports: []string{"engine", "kvcache", "transfer", "lease", "wire", "router", "openai"}, why: "drives the pure rooms alone"},
 	"config":         {imports: []string{"kvcache"}, pure: true, why: "settings as data"},
 }

@@ -18,7 +18,7 @@ func main() {
 	}
 	root.AddCommand(
 		upCommand(), routerCommand(), prefillCommand(), decodeCommand(), serveCommand(),
-		askCommand(), checkCommand(), benchCommand(), simCommand(), versionCommand(),
+		askCommand(), checkCommand(), doctorCommand(), benchCommand(), simCommand(), versionCommand(),
 	)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "kvferry:", err)

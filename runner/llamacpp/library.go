@@ -14,6 +14,9 @@ import (
 	"github.com/jupiterrider/ffi"
 )
 
+// Built says whether this program can use llama.cpp.
+const Built = true
+
 // parts are the libraries that the binding opens, by their short names.
 var parts = []string{"ggml-base", "ggml", "llama"}
 

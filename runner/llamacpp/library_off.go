@@ -8,6 +8,9 @@ import (
 	"kvferry/runner"
 )
 
+// Built says whether this program can use llama.cpp.
+const Built = false
+
 var errNotBuilt = errors.New("this kvferry was built without llama.cpp: build it with -tags llamacpp, on Linux or macOS, on amd64 or arm64")
 
 // FindLibrary says that llama.cpp is not built in.
