@@ -90,7 +90,10 @@ func (e *Engine) request(req *openai.Request) (engine.Request, *openai.Error) {
 // tokens is the prompt. Text begins with the model's BOS; token IDs are taken as they are.
 func (e *Engine) tokens(req *openai.Request) ([]int32, *openai.Error) {
 	m := e.run.Model()
-	if req.PromptTokens != nil {
+	switch {
+	case req.Chat:
+		return e.chatTokens(req.Messages)
+	case req.PromptTokens != nil:
 		for i, t := range req.PromptTokens {
 			if int(t) >= m.Vocab {
 				return nil, openai.BadRequest("prompt", "prompt[%d] is %d and the vocabulary has %d tokens", i, t, m.Vocab)
@@ -98,15 +101,16 @@ func (e *Engine) tokens(req *openai.Request) ([]int32, *openai.Error) {
 		}
 		return req.PromptTokens, nil
 	}
-	text := req.Prompt
-	if req.Chat {
-		text = openai.JoinMessages(req.Messages)
+	return e.begun(e.run.Tokenizer().Encode(req.Prompt)), nil
+}
+
+// begun is a prompt with the model's BOS before it, if it wants one and there is none.
+func (e *Engine) begun(tokens []int32) []int32 {
+	m := e.run.Model()
+	if !m.AddBOS {
+		return tokens
 	}
-	var tokens []int32
-	if m.AddBOS {
-		tokens = append(tokens, m.BOS)
-	}
-	return append(tokens, e.run.Tokenizer().Encode(text)...), nil
+	return append([]int32{m.BOS}, tokens...)
 }
 
 func promptParam(req *openai.Request) string {

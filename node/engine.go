@@ -19,6 +19,7 @@ import (
 	"kvferry/engine"
 	"kvferry/kvcache"
 	"kvferry/runner"
+	"kvferry/runner/chat"
 	"kvferry/telemetry"
 	"kvferry/wire"
 )
@@ -28,6 +29,8 @@ type Engine struct {
 	cfg      EngineConfig
 	life     wire.Life
 	run      runner.Runner
+	chat     *chat.Template // nil if the model has none, or one that gives chatErr
+	chatErr  error
 	pools    []*memory.Memory // by rank and layer group; nil where a rank holds nothing
 	memory   [][]byte         // of pools
 	slots    *slots
@@ -65,6 +68,7 @@ func StartEngine(cfg EngineConfig) (e *Engine, err error) {
 	if e.run, err = openRunner(cfg); err != nil {
 		return e, err
 	}
+	e.openChat()
 	blocks := cfg.blocksFor(e.run.Layout(), e.run.Model().Context)
 	if err := e.mapPools(blocks); err != nil {
 		return e, err

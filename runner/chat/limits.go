@@ -9,7 +9,7 @@ import (
 const (
 	maxSource = 128 << 10 // bytes
 	maxTag    = 32 << 10  // bytes between a tag's delimiters, which bounds how deep it nests
-	maxSteps  = 300_000 // passes of loops, and macro calls
+	maxSteps  = 300_000   // passes of loops, and macro calls
 	maxDepth  = 64        // macros that call macros
 	maxRange  = 100_000   // numbers of one range, as transformers has it
 	maxTime   = time.Second

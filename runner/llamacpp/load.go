@@ -87,7 +87,7 @@ func (r *Runner) open(path string) error {
 	}
 	vocab := llama.ModelGetVocab(r.weights)
 	r.tok = newTokenizer(vocab)
-	r.model.Vocab = len(r.tok.bytes)
+	r.model.Vocab, r.model.Chat = len(r.tok.bytes), chatOf(r.weights, vocab)
 	r.model.BOS, r.model.AddBOS = max(0, int32(llama.VocabBOS(vocab))), llama.VocabGetAddBOS(vocab)
 	for id := range r.model.Vocab {
 		if llama.VocabIsEOG(vocab, llama.Token(id)) {

@@ -4,6 +4,7 @@ package llamacpp
 
 import (
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -49,7 +50,7 @@ func TestModel(t *testing.T) {
 	}
 	defer ref.Close()
 	got, want := r.Model(), ref.Model()
-	if got.Vocab != want.Vocab || got.Context != want.Context || got.AddBOS != want.AddBOS || got.BOS != want.BOS || !slices.Equal(got.Ends, want.Ends) {
+	if got.Vocab != want.Vocab || got.Context != want.Context || got.AddBOS != want.AddBOS || got.BOS != want.BOS || !slices.Equal(got.Ends, want.Ends) || !reflect.DeepEqual(got.Chat, want.Chat) {
 		t.Errorf("model is %+v, the reference runner has %+v", got, want)
 	}
 	if a, b := r.Layout(), ref.Layout(); a.KVHeads != b.KVHeads || a.HeadDim != b.HeadDim || !slices.Equal(a.Groups[0].Layers, b.Groups[0].Layers) {

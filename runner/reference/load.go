@@ -3,10 +3,8 @@ package reference
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 
 	"kvferry/kvcache"
 	"kvferry/runner"
@@ -93,52 +91,6 @@ func load(name string, file []byte, opt Options) (*Runner, error) {
 	r.crew = newCrew(runtime.GOMAXPROCS(0))
 	r.pass.init(r)
 	return r, nil
-}
-
-// describe reads what the engine must know of the vocabulary.
-func describe(f *gguf.File, vocab, context int) (runner.Model, error) {
-	m := runner.Model{Vocab: vocab, Context: context}
-	const prefix = "tokenizer.ggml."
-	tokens, err := f.Strs(prefix + "tokens")
-	if err != nil {
-		return m, err
-	}
-	if len(tokens) != vocab {
-		return m, fmt.Errorf("key %q: %d tokens, but tensor %q has %d", prefix+"tokens", len(tokens), "token_embd.weight", vocab)
-	}
-	if m.AddBOS, err = f.Bool(prefix + "add_bos_token"); err != nil && !errors.Is(err, gguf.ErrMissing) {
-		return m, err
-	}
-	id := func(key string) (int32, bool, error) {
-		n, err := f.Int(prefix + key)
-		switch {
-		case errors.Is(err, gguf.ErrMissing):
-			return 0, false, nil
-		case err != nil:
-			return 0, false, err
-		case n < 0 || n >= vocab:
-			return 0, false, fmt.Errorf("key %q: %d is no token", prefix+key, n)
-		}
-		return int32(n), true, nil
-	}
-	bos, found, err := id("bos_token_id")
-	if err != nil {
-		return m, err
-	}
-	if m.AddBOS && !found {
-		return m, fmt.Errorf("key %q: %w", prefix+"bos_token_id", gguf.ErrMissing)
-	}
-	m.BOS = bos
-	for _, key := range []string{"eos_token_id", "eot_token_id"} {
-		end, found, err := id(key)
-		if err != nil {
-			return m, err
-		}
-		if found && !slices.Contains(m.Ends, end) {
-			m.Ends = append(m.Ends, end)
-		}
-	}
-	return m, nil
 }
 
 // Model describes the model.

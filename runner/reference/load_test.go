@@ -3,11 +3,13 @@ package reference
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"kvferry/kvcache"
 	"kvferry/runner"
+	"kvferry/runner/bpe"
 	"kvferry/runner/gguf"
 	"kvferry/runner/reference/reftest"
 )
@@ -20,8 +22,12 @@ func TestLoadTiny(t *testing.T) {
 	}
 	got.Hash = ""
 	want := runner.Model{Name: "TestLoadTiny", Vocab: 2048, Context: got.Context, BOS: 0, AddBOS: true, Ends: []int32{1}}
+	want.Chat = runner.Chat{Template: got.Chat.Template, BOS: "<bos>", EOS: "<eos>", Control: map[string]int32{"<bos>": 0, "<eos>": 1, "<pad>": 2}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("model is %+v, want %+v", got, want)
+	}
+	if !strings.Contains(got.Chat.Template, "{{ m['content'] }}") {
+		t.Errorf("template is %q", got.Chat.Template)
 	}
 	lay := kvcache.Layout{
 		BlockTokens: 16, KVHeads: 4, HeadDim: 32, DType: kvcache.F16,
@@ -146,5 +152,30 @@ func TestQuarters(t *testing.T) {
 		if got := quarters(c.n, c.size); got != c.want {
 			t.Errorf("quarters of %d of size %d are cut at %v, want %v", c.n, c.size, got, c.want)
 		}
+	}
+}
+
+// TestLoadChat: what a file says of chats is handed on, and control tokens that end answers
+// everywhere end them without a key, too.
+func TestLoadChat(t *testing.T) {
+	file := reftest.Model(reftest.ModelOptions{Template: "{{ messages }}"})
+	f, err := gguf.Parse(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, _ := f.Strs("tokenizer.ggml.tokens")
+	kinds, _ := f.Value("tokenizer.ggml.token_type")
+	tokens[200], kinds.([]int32)[200] = "<|im_end|>", int32(bpe.Control)
+	tokens[201], kinds.([]int32)[201] = "<|im_end|>", int32(bpe.Unknown)
+	got := loadModel(t, edit(t, file, map[string]any{"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": kinds}), 16, kvcache.F16).Model()
+	if want := []int32{reftest.EOS, 200}; !slices.Equal(got.Ends, want) {
+		t.Errorf("ends are %v, want %v", got.Ends, want)
+	}
+	c := got.Chat
+	if c.Template != "{{ messages }}" || c.BOS != "<bos>" || c.EOS != "<eos>" || c.Control["<|im_end|>"] != 200 {
+		t.Errorf("chat is %+v", c)
+	}
+	if _, err := Load("m", edit(t, file, map[string]any{"tokenizer.chat_template": uint32(1)}), Options{BlockTokens: 16, KV: kvcache.F16}); err == nil || !strings.Contains(err.Error(), "tokenizer.chat_template") {
+		t.Errorf("a template that is a number: %v", err)
 	}
 }

@@ -28,6 +28,8 @@ type ModelOptions struct {
 	Type gguf.Type
 	// Tied uses the embeddings as the output matrix too.
 	Tied bool
+	// Template is the chat template; empty gives the file none.
+	Template string
 }
 
 // The tokens that are no bytes: byte b is token b+3.
@@ -115,6 +117,9 @@ func (b *builder) tokenizer() int {
 	b.set("tokenizer.ggml.pre", "gpt-2")
 	b.set("tokenizer.ggml.tokens", tokens)
 	b.set("tokenizer.ggml.token_type", kinds)
+	if b.o.Template != "" {
+		b.set("tokenizer.chat_template", b.o.Template)
+	}
 	b.set("tokenizer.ggml.merges", merges)
 	b.set("tokenizer.ggml.bos_token_id", uint32(BOS))
 	b.set("tokenizer.ggml.eos_token_id", uint32(EOS))
