@@ -77,6 +77,7 @@ type KVCache struct {
 type Transceiver struct {
 	Backend                 *string `yaml:"backend" enum:"DEFAULT,TCP" known:"NIXL,SHM,MOONCAKE,UCX,MPI" default:"DEFAULT" doc:"what carries the KV; DEFAULT is TCP"`
 	EnablePipelinedTransfer *bool   `yaml:"enable_pipelined_transfer" default:"false" doc:"send each chunk's KV while the next one computes; the prefill engines decide"`
+	EnableLayerwiseTransfer *bool   `yaml:"enable_layerwise_transfer" default:"true" doc:"with pipelined transfer, send layers of a chunk while the rest of it computes"`
 	KVTransferTimeoutMS     *int    `yaml:"kv_transfer_timeout_ms" min:"1" max:"86400000" default:"60000" doc:"how long a transfer may stand still, in milliseconds"`
 	KVCacheBounceSizeMB     *int    `yaml:"kv_cache_bounce_size_mb" min:"0" max:"1048576" default:"0" doc:"size of a staging buffer that gathers a request's blocks; not built, and never with pipelined transfer"`
 	EnableChecksum          *bool   `yaml:"enable_checksum" default:"false" doc:"the receiver compares each slice with what was sent before it uses it"`
@@ -126,6 +127,7 @@ type Overrides struct {
 	PipelineParallel *int `flag:"pipeline-parallel" keys:"*.pipeline_parallel_size"`
 
 	Pipelined *bool `flag:"pipelined" keys:"*.cache_transceiver_config.enable_pipelined_transfer"`
+	Layerwise *bool `flag:"layerwise" keys:"*.cache_transceiver_config.enable_layerwise_transfer"`
 	Checksum  *bool `flag:"kv-checksum" keys:"*.cache_transceiver_config.enable_checksum"`
 	TimeoutMS *int  `flag:"kv-transfer-timeout" keys:"*.cache_transceiver_config.kv_transfer_timeout_ms"`
 

@@ -31,6 +31,9 @@ type Config struct {
 	// Pipelined: a prefill engine's chunks leave as they are computed. It needs Chunked
 	// (PIPE-22).
 	Pipelined bool
+	// PartBytes is transfer.SendConfig's: from how many bytes on layers leave before their chunk
+	// is computed. 0: chunks leave whole.
+	PartBytes int
 	// Timeout is kv_transfer_timeout in nanoseconds.
 	Timeout int64
 	// Context is the model's longest sequence, Ends the tokens that end an answer.
@@ -73,6 +76,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("chunk-tokens %d: want at least 1", c.ChunkTokens)
 	case c.Pipelined && !c.Chunked:
 		return fmt.Errorf("pipelined transfer needs enable_chunked_prefill: there is no other place where chunks are cut")
+	case c.PartBytes < 0:
+		return fmt.Errorf("parts of %d bytes: want at least 0", c.PartBytes)
 	case c.Timeout <= 0:
 		return fmt.Errorf("kv_transfer_timeout %d ns: want more than 0", c.Timeout)
 	case c.Context < 2:
@@ -102,6 +107,7 @@ type Engine struct {
 	queue   []*seq // waiting, in order of arrival
 	running []*seq // with a compute slot, in order of admission
 	pass    []part // the forward pass that is out
+	passes  uint64 // how many have gone out
 	timers  timers
 	peers   peers
 	send    sendSide
@@ -169,6 +175,8 @@ func (e *Engine) Step(now int64, ev Event) {
 		e.submit(now, ev.Request)
 	case Abort:
 		e.abort(now, ev)
+	case LayersComputed:
+		e.layersComputed(now, ev)
 	case Computed:
 		e.computed(now, ev)
 	case PeerUp:

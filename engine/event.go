@@ -18,6 +18,14 @@ type Abort struct {
 	Cause error
 }
 
+// LayersComputed tells of the pass that is out: of its Batch[i] all layers of the model below
+// Through[i] are written. It may come at any time, or not at all; of a pass that has ended it
+// changes nothing.
+type LayersComputed struct {
+	Pass    uint64
+	Through []int
+}
+
 // Computed ends a Compute: Results has one entry for each Work that wanted a sample, in
 // order. Err says that the whole pass failed.
 type Computed struct {
@@ -86,25 +94,30 @@ type Verified struct {
 // EpochRevoked ends a Revoke.
 type EpochRevoked struct{ Epoch uint64 }
 
-func (Submit) event()        {}
-func (Abort) event()         {}
-func (Computed) event()      {}
-func (PeerUp) event()        {}
-func (ConnectFailed) event() {}
-func (PeerLost) event()      {}
-func (Message) event()       {}
-func (Forget) event()        {}
-func (CopyDone) event()      {}
-func (SlotsRead) event()     {}
-func (Verified) event()      {}
-func (EpochRevoked) event()  {}
+func (Submit) event()         {}
+func (Abort) event()          {}
+func (Computed) event()       {}
+func (LayersComputed) event() {}
+func (PeerUp) event()         {}
+func (ConnectFailed) event()  {}
+func (PeerLost) event()       {}
+func (Message) event()        {}
+func (Forget) event()         {}
+func (CopyDone) event()       {}
+func (SlotsRead) event()      {}
+func (Verified) event()       {}
+func (EpochRevoked) event()   {}
 
 // Output is what the shell must do: one of the types below, or transfer.Grant,
 // transfer.Revoke, transfer.Drop or transfer.Notify as they are.
 type Output any
 
-// Compute runs one forward pass; Computed must come back. There is at most one at a time.
-type Compute struct{ Batch []Work }
+// Compute runs one forward pass; Computed must come back. There is at most one at a time, each
+// with a number of its own.
+type Compute struct {
+	Pass  uint64
+	Batch []Work
+}
 
 // Work is one request's share of a pass: Tokens from position Start on. Sample, if not nil,
 // asks for a token after the last of them.
@@ -116,6 +129,8 @@ type Work struct {
 	// Copies are made before the pass.
 	Copies []kvcache.BlockCopy
 	Sample *SampleSpec
+	// Layers: LayersComputed has a use for the work, whose KV may leave layer by layer.
+	Layers bool
 }
 
 // SampleSpec is how the token at Position is drawn.

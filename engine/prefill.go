@@ -71,7 +71,7 @@ func (e *Engine) openSend(now int64, s *seq) {
 	s.send = transfer.NewSend(transfer.SendConfig{
 		Request: s.req.ID, Layout: e.cfg.Layout,
 		PromptLen: len(s.req.Tokens), TokenHash: wire.TokenHash(s.req.Tokens),
-		Pipelined: e.cfg.Pipelined, Timeout: e.cfg.Timeout,
+		Pipelined: e.cfg.Pipelined, PartBytes: e.cfg.PartBytes, Timeout: e.cfg.Timeout,
 	}, now)
 	e.send.open++
 	e.watched("send", s.req.ID, "", nil, s.send.Phase())

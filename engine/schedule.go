@@ -19,7 +19,8 @@ func (e *Engine) schedule(now int64) {
 	batch := e.prefillWork(now, e.decodeWork(now))
 	if len(batch) > 0 {
 		e.passAt = now
-		e.emit(Compute{Batch: batch})
+		e.passes++
+		e.emit(Compute{Pass: e.passes, Batch: batch})
 	}
 }
 
@@ -102,7 +103,7 @@ func (e *Engine) decodeWork(now int64) []Work {
 		if s.state != decoding || !e.extend(now, s, at, at+1) {
 			continue
 		}
-		e.passes(part{seq: s, decode: true, sample: true})
+		e.join(part{seq: s, decode: true, sample: true})
 		batch = append(batch, Work{
 			Request: s.req.ID, Tokens: s.output[len(s.output)-1:], Start: at,
 			Tables: s.tables(), Copies: s.hold.Copies, Sample: s.sampleAt(at + 1),
@@ -150,20 +151,33 @@ func (e *Engine) chunkWork(now int64, s *seq, c kvcache.Chunk) Work {
 	if c.Last && len(s.output) == 0 {
 		w.Sample = s.sampleAt(c.End)
 	}
-	e.passes(part{seq: s, chunk: c, sample: w.Sample != nil})
+	e.join(part{seq: s, chunk: c, sample: w.Sample != nil})
 	if s.lends() {
-		e.stepLend(now, s, transfer.ChunkStarted{})
+		e.stepLend(now, s, transfer.ChunkStarted{Chunk: c, Tables: w.Tables})
 	}
+	w.Layers = s.send != nil && s.send.Parts()
 	return w
 }
 
-func (e *Engine) passes(p part) {
+func (e *Engine) join(p part) {
 	p.seq.inPass = true
 	e.pass = append(e.pass, p)
 }
 
 func (s *seq) sampleAt(position int) *SampleSpec {
 	return &SampleSpec{Sampling: s.req.Sampling, Position: position, Logprobs: s.req.Logprobs}
+}
+
+// layersComputed takes to its session what of the pass that is out can leave before it ends.
+func (e *Engine) layersComputed(now int64, ev LayersComputed) {
+	if ev.Pass != e.passes || len(ev.Through) != len(e.pass) {
+		return // that pass has ended
+	}
+	for i, through := range ev.Through {
+		if s := e.pass[i].seq; through > 0 && s.send != nil {
+			e.stepSend(now, s, transfer.LayersComputed{Through: through})
+		}
+	}
 }
 
 // computed takes a pass's results to its requests.

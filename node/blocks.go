@@ -6,6 +6,7 @@ import (
 	"kvferry/agent"
 	"kvferry/engine"
 	"kvferry/kvcache"
+	"kvferry/transfer"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -13,6 +14,20 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // bytes is our memory behind a descriptor of a rank's pool of a group.
 func (l *lists) bytes(rank, group int, d agent.Desc) []byte {
 	return l.memory[rank*l.pools.groups+group][d.Offset : d.Offset+d.Length]
+}
+
+// sum is the checksum of a rank's share of blocks of ours.
+func (l *lists) sum(to *transfer.Mapping, writer int, groups []transfer.GroupCopy) (sum uint32) {
+	for _, g := range groups {
+		pieces := to.Pieces(writer, g.Group)
+		for _, b := range g.Src {
+			for _, piece := range pieces {
+				d := l.pools.desc(writer, g.Group, b, piece.Src, piece.Len)
+				sum = crc32.Update(sum, castagnoli, l.bytes(writer, g.Group, d))
+			}
+		}
+	}
+	return sum
 }
 
 // verify is the checksum of what a slice brought.

@@ -36,6 +36,9 @@ type EngineConfig struct {
 	ChunkTokens    int
 	// Pipelined sends each chunk's KV when it is computed.
 	Pipelined bool
+	// PartBytes: layers of such a chunk leave before it is computed, whenever so many bytes of them
+	// are written, if the runner tells. 0: chunks leave whole.
+	PartBytes int
 	// TensorParallel and PipelineParallel cut the model into ranks, each with pools of its own.
 	TensorParallel, PipelineParallel int
 	// KVManager is ReserveManager or GrowManager.

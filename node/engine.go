@@ -217,7 +217,7 @@ func (e *Engine) startLoop(blocks []int, pools []wire.Pool) error {
 		Grow: e.cfg.KVManager == GrowManager, Reuse: e.cfg.BlockReuse, Salt: model.Hash, Freed: freed,
 		Checksum: e.cfg.Checksum,
 		MaxSeqs:  e.cfg.MaxSeqs, MaxWaiting: e.cfg.MaxWaiting,
-		Chunked: e.cfg.ChunkedPrefill, ChunkTokens: e.cfg.ChunkTokens, Pipelined: e.cfg.Pipelined,
+		Chunked: e.cfg.ChunkedPrefill, ChunkTokens: e.cfg.ChunkTokens, Pipelined: e.cfg.Pipelined, PartBytes: e.cfg.PartBytes,
 		Timeout: int64(e.cfg.TransferTimeout), Context: model.Context, Ends: model.Ends,
 		Text:          e.run.Tokenizer().Bytes,
 		Fencing:       e.agent == nil || e.agent.Capabilities().Fencing,
@@ -235,7 +235,7 @@ func (e *Engine) startLoop(blocks []int, pools []wire.Pool) error {
 		slots: e.slots, reads: map[uint64]*reading{},
 		metrics: e.metrics, observe: e.cfg.Observe, log: e.cfg.Log, began: time.Now(),
 		commands: make(chan func(int64)), passes: make(chan engine.Compute, 1),
-		results: make(chan engine.Computed), answers: map[string]*answer{}, stopped: make(chan struct{}),
+		results: make(chan engine.Computed), written: newWritten(), answers: map[string]*answer{}, stopped: make(chan struct{}),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	e.stopLoop = stop

@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"hash/crc32"
 
 	"kvferry/agent"
 	"kvferry/engine"
@@ -40,6 +39,7 @@ func (p ranks) desc(rank, group int, block kvcache.BlockID, offset, length int) 
 
 // peerLists is what one peer's geometry makes of ours.
 type peerLists struct {
+	to          *transfer.Mapping
 	out         []*rankLists // what each rank of ours writes into it
 	in          *transfer.Mapping
 	reads       []*rankLists // what each rank of it can be read into ours
@@ -87,7 +87,7 @@ func (l *lists) peerUp(h wire.Hello) (kvcache.Parallel, []int, error) {
 		return theirs, nil, fmt.Errorf("geometry: %d lease slots", h.Slots.Count)
 	}
 	p := &peerLists{
-		in: in, reads: make([]*rankLists, in.Writers()), slots: make([]agent.List, in.Writers()),
+		to: out, in: in, reads: make([]*rankLists, in.Writers()), slots: make([]agent.List, in.Writers()),
 		theirs: ranks{h.Geometry.Pools, len(l.layout.Groups)}, theirBlocks: blocks, theirSlots: h.Slots,
 	}
 	for w := range out.Writers() {
@@ -155,31 +155,56 @@ func (l *lists) list(m *transfer.Mapping, writer int, from ranks, fromBlocks []i
 
 func (l *lists) peerLost(life wire.Life) { delete(l.peers, life) }
 
-// transfer turns a rank's part of a slice into indices of the two lists. The checksum that the
-// receiver asked for is taken here, of what is about to be read.
+// transfer turns a copy into indices of the two lists, or, where some layers leave apart from
+// the others, into lists of its own: those of each layer of each block would be long to keep. The
+// checksum that the receiver asked for is taken here, of the parts that have left before too.
 func (l *lists) transfer(c engine.Copy) agent.Transfer {
 	t := agent.Transfer{ID: c.ID, Peer: c.Peer, Epoch: c.Epoch}
 	p := l.peers[c.Peer]
-	if p == nil {
+	switch {
+	case p == nil:
 		return t // the peer is gone, and the agent will say so
+	case c.Notice != nil && c.Layers.Start == 0:
+		t.Local, t.Remote = p.out[c.Writer].src, p.out[c.Writer].dst
+		t.LocalIdx, t.RemoteIdx = p.out[c.Writer].indices(c.Groups)
+	default:
+		l.part(&t, p, c)
 	}
-	r := p.out[c.Writer]
-	t.Local, t.Remote = r.src, r.dst
-	var sum uint32
-	for _, g := range c.Groups {
+	if c.Notice == nil {
+		return t
+	}
+	if c.Checksum {
+		c.Notice.Checksum = l.sum(p.to, c.Writer, c.Groups)
+	}
+	t.Notice = c.Notice.Append(nil)
+	return t
+}
+
+// indices are where in the lists whole blocks are.
+func (r *rankLists) indices(groups []transfer.GroupCopy) (src, dst []int32) {
+	for _, g := range groups {
 		n := r.pieces[g.Group]
 		for i := range g.Src {
 			for k := range n {
-				at := r.srcFirst[g.Group] + int32(g.Src[i])*n + k
-				t.LocalIdx = append(t.LocalIdx, at)
-				t.RemoteIdx = append(t.RemoteIdx, r.dstFirst[g.Group]+int32(g.Dst[i])*n+k)
-				if c.Checksum {
-					sum = crc32.Update(sum, castagnoli, l.bytes(c.Writer, g.Group, r.src[at]))
-				}
+				src = append(src, r.srcFirst[g.Group]+int32(g.Src[i])*n+k)
+				dst = append(dst, r.dstFirst[g.Group]+int32(g.Dst[i])*n+k)
 			}
 		}
 	}
-	c.Notice.Checksum = sum
-	t.Notice = c.Notice.Append(nil)
-	return t
+	return src, dst
+}
+
+// part makes the lists of some layers of blocks.
+func (l *lists) part(t *agent.Transfer, p *peerLists, c engine.Copy) {
+	for _, g := range c.Groups {
+		pieces := p.to.Part(c.Writer, g.Group, c.Layers)
+		for i := range g.Src {
+			for _, piece := range pieces {
+				t.LocalIdx = append(t.LocalIdx, int32(len(t.Local)))
+				t.Local = append(t.Local, l.pools.desc(c.Writer, g.Group, g.Src[i], piece.Src, piece.Len))
+				t.Remote = append(t.Remote, p.theirs.desc(piece.DstRank, g.Group, g.Dst[i], piece.Dst, piece.Len))
+			}
+		}
+	}
+	t.RemoteIdx = t.LocalIdx
 }

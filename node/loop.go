@@ -35,6 +35,7 @@ type loop struct {
 	commands chan func(now int64)
 	passes   chan engine.Compute
 	results  chan engine.Computed
+	written  *written
 	answers  map[string]*answer
 	stopped  chan struct{}  // closed when the loop has ended
 	computed sync.WaitGroup // of the goroutine that computes
@@ -65,6 +66,8 @@ func (l *loop) serve(ctx context.Context) {
 			f(l.now())
 		case ev := <-l.agentEvents():
 			l.agentEvent(l.now(), ev)
+		case <-l.written.news:
+			l.machine.Step(l.now(), l.written.take())
 		case res := <-l.results:
 			l.machine.Step(l.now(), res)
 		case <-timer.C:

@@ -32,9 +32,13 @@ func (l *loop) computing(ctx context.Context) {
 func (l *loop) compute(c engine.Compute, logits *[][]float32) engine.Computed {
 	batch := make([]runner.Work, len(c.Batch))
 	var specs []engine.SampleSpec
+	l.written.begin(c)
 	for i, w := range c.Batch {
 		l.lists.copy(w.Copies)
 		batch[i] = runner.Work{Sequence: w.Request, Tokens: w.Tokens, Start: w.Start, Tables: w.Tables}
+		if w.Layers {
+			batch[i].Written = func(through int) { l.written.note(i, through) }
+		}
 		if w.Sample == nil {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 
 	"kvferry/config"
 	"kvferry/engine"
+	"kvferry/transfer"
 )
 
 // defaultDrain is how long requests may go on after the order to stop.
@@ -18,6 +19,10 @@ func EngineConfigOf(c config.Config, role engine.Role) EngineConfig {
 	if role == engine.Decode {
 		s = c.GenerationServers
 	}
+	part := 0
+	if *s.Transceiver.EnableLayerwiseTransfer {
+		part = transfer.PartBytes
+	}
 	return EngineConfig{
 		Role: role, Model: *s.Model, Runner: *s.Engine, Requantize: *s.Requantize,
 		Llama: LlamaConfig{
@@ -28,6 +33,7 @@ func EngineConfigOf(c config.Config, role engine.Role) EngineConfig {
 		KVManager: *s.KVCache.Manager, BlockReuse: *s.KVCache.EnableBlockReuse,
 		ChunkedPrefill: *s.EnableChunkedPrefill, ChunkTokens: *s.MaxNumTokens,
 		Pipelined:      role == engine.Prefill && *s.Transceiver.EnablePipelinedTransfer,
+		PartBytes:      part,
 		Checksum:       *s.Transceiver.EnableChecksum,
 		TensorParallel: *s.TensorParallelSize, PipelineParallel: *s.PipelineParallelSize,
 		MaxSeqs: *s.MaxBatchSize, MaxWaiting: *s.MaxQueueSize,
@@ -54,7 +60,7 @@ func (c EngineConfig) settings() config.Servers {
 			Manager: &c.KVManager, EnableBlockReuse: &c.BlockReuse,
 		},
 		Transceiver: config.Transceiver{
-			EnablePipelinedTransfer: &c.Pipelined, EnableChecksum: &c.Checksum,
+			EnablePipelinedTransfer: &c.Pipelined, EnableLayerwiseTransfer: new(c.PartBytes > 0), EnableChecksum: &c.Checksum,
 			KVTransferTimeoutMS: new(milliseconds(c.TransferTimeout)),
 			KVLeaseDuration:     new(config.SecondsOf(c.LeaseDuration)), KVLeaseVerification: &c.LeaseVerification,
 			KVLeaseSlots: &c.LeaseSlots, DecoderKVBlocksTTL: new(config.SecondsOf(c.TurnTTL)),

@@ -9,6 +9,7 @@ import (
 	"kvferry/config"
 	"kvferry/engine"
 	"kvferry/node"
+	"kvferry/transfer"
 )
 
 // everything is settings of which none is its default, and which differ between the sections
@@ -40,7 +41,7 @@ generation_servers:
   tensor_parallel_size: 4
   pipeline_parallel_size: 2
   kv_cache_config: {tokens_per_block: 8, dtype: f32, blocks: 24, manager: reserve, enable_block_reuse: true}
-  cache_transceiver_config: {kv_transfer_timeout_ms: 25, kv_lease_duration: 60, kv_lease_verification: true, kv_load_failure_policy: recompute, kv_recompute_threshold: 27}
+  cache_transceiver_config: {enable_layerwise_transfer: false, kv_transfer_timeout_ms: 25, kv_lease_duration: 60, kv_lease_verification: true, kv_load_failure_policy: recompute, kv_recompute_threshold: 27}
 `
 
 func resolved(t *testing.T, data string) config.Config {
@@ -60,7 +61,7 @@ func TestSettingsReachTheEngines(t *testing.T) {
 	prefill := node.EngineConfig{
 		Role: engine.Prefill, Model: "p.gguf", Listen: process.Listen, AgentListen: process.AgentListen,
 		BlockTokens: 8, KVDType: "f32", KVBlocks: 14, KVManager: "grow", ChunkedPrefill: true, ChunkTokens: 11,
-		Pipelined: true, Checksum: true, TensorParallel: 2, PipelineParallel: 1, MaxSeqs: 12, MaxWaiting: 13,
+		Pipelined: true, PartBytes: transfer.PartBytes, Checksum: true, TensorParallel: 2, PipelineParallel: 1, MaxSeqs: 12, MaxWaiting: 13,
 		TransferTimeout: 15 * time.Millisecond, DrainTimeout: process.DrainTimeout,
 		LeaseDuration: time.Second / 2, LeaseSlots: 16, LoadFailurePolicy: node.FailPolicy,
 	}

@@ -29,6 +29,16 @@ func layoutOf(tpb int, windows ...int) kvcache.Layout {
 	return l
 }
 
+// layered gives each group n layers, which take turns in the model.
+func layered(l kvcache.Layout, n int) kvcache.Layout {
+	for g := range l.Groups {
+		for i := 1; i < n; i++ {
+			l.Groups[g].Layers = append(l.Groups[g].Layers, i*len(l.Groups)+g)
+		}
+	}
+	return l
+}
+
 // Block numbers tell their group and logical block: on the sender 100*group + logical, on the
 // receiver 50 more.
 func srcBlock(group, logical int) kvcache.BlockID { return kvcache.BlockID(100*group + logical) }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestSendAndReceive joins the two sides and lets anything happen in any order: chunks of any
-// size, copies block by block, results in any order and more than once, cancels on either
+// size, whole or layer by layer, copies block by block, results in any order and more than once, cancels on either
 // side, failing passes and copies, a lost connection, time. Whatever came, it ends: then
 // everything goes well from there on, or nothing on the wire moves any more.
 //
@@ -64,6 +64,7 @@ func (w *world) enabled(faults bool) []string {
 	add(w.conn == connNone, "connect")
 	add(w.computing == nil && w.cursor < w.prompt && w.sendEnd == "", "start", "start")
 	add(w.computing != nil, "compute", "compute")
+	add(w.computing != nil && w.through < layersOf(w.layout), "layers", "layers")
 	add(len(w.flights) > 0, "land", "land", "land")
 	add(len(w.acks) > 0, "ack")
 	add(len(w.toP) > 0, "to P")
@@ -90,7 +91,10 @@ func (w *world) act(name string, faults *int) {
 	case "start":
 		end := rapid.IntRange(w.cursor+1, w.prompt).Draw(w.t, "end")
 		w.computing = &kvcache.Chunk{Start: w.cursor, End: end, First: w.cursor == 0, Last: end == w.prompt}
-		w.send.Step(w.now, ChunkStarted{})
+		w.through = 0
+		w.send.Step(w.now, ChunkStarted{Chunk: *w.computing, Tables: w.tables})
+	case "layers":
+		w.tell()
 	case "compute":
 		w.compute(nil)
 	case "land":

@@ -1,6 +1,10 @@
 package transfer
 
-import "kvferry/wire"
+import (
+	"slices"
+
+	"kvferry/wire"
+)
 
 // observe takes both sides' outputs, carries them out, and checks each against what came
 // before it and what is in memory.
@@ -49,11 +53,15 @@ func (w *world) sendOutput(o Output) {
 }
 
 func (w *world) copyBegins(c Copy) {
-	last := c.Notice.Last
+	last := c.Notice != nil && c.Notice.Last
 	switch {
 	case w.srcFree || w.sendEnd != "":
 		w.t.Fatalf("a copy begins after the end: %v", w)
-	case last != (w.committed && c.Slice == len(w.send.slices)-1):
+	case c.Notice == nil && (c.Layers.End > w.through || w.computing == nil || c.Layers.Len() == 0):
+		w.t.Fatalf("layers %v leave of a chunk with %d written: %v", c.Layers, w.through, w)
+	case c.Notice != nil && w.under(c.Slice):
+		w.t.Fatalf("the result of slice %d leaves with its parts in flight: %v", c.Slice, w)
+	case c.Notice != nil && last != (w.committed && c.Slice == len(w.send.slices)-1):
 		w.t.Fatalf("slice %d of %d leaves as last: %v, with the record complete: %v", c.Slice, len(w.send.slices), last, w.committed)
 	}
 	f := &flight{copy: c}
@@ -63,6 +71,11 @@ func (w *world) copyBegins(c Copy) {
 		}
 	}
 	w.flights = append(w.flights, f)
+}
+
+// under reports whether a copy of a slice is on its way, as far as the sender knows.
+func (w *world) under(slice int) bool {
+	return slices.Contains(w.acks, slice) || slices.ContainsFunc(w.flights, func(f *flight) bool { return f.copy.Slice == slice })
 }
 
 func (w *world) recvOutput(o Output) {
@@ -114,8 +127,10 @@ func (w *world) whole() {
 			if group.Window > 0 && w.prompt-pos >= group.Window {
 				continue
 			}
-			if got := w.dst[g].at(dstBlock(g, pos/tpb), tpb)[pos%tpb]; got != pos {
-				w.t.Fatalf("received, and token %d of group %d is %d: %v", pos, g, got, w)
+			for i := range w.layers {
+				if got := w.dst[g].at(dstBlock(g, pos/tpb), w.layers*tpb)[i*tpb+pos%tpb]; got != pos {
+					w.t.Fatalf("received, and token %d of layer %d of group %d is %d: %v", pos, i, g, got, w)
+				}
 			}
 		}
 	}

@@ -8,18 +8,23 @@ import (
 // Output is something that the shell must do. It is one of the types below.
 type Output interface{ output() }
 
-// Copy writes a rank's part of blocks into the receiver's memory and delivers Notice after the
-// last byte; Copied with the same Slice and Writer must come back. A copy may have no blocks:
+// Copy writes a rank's share of blocks into the receiver's memory and delivers Notice after the
+// last byte; Copied with the same Slice and Writer must come back. A copy may have no bytes:
 // then only the notice goes.
 type Copy struct {
 	Slice, Writer int
 	Peer          wire.Life
 	Epoch         uint64
 	Groups        []GroupCopy
-	// Checksum asks for the CRC-32C of what is copied, in the order of the groups, their blocks
-	// and the mapping's pieces, in Notice.Checksum (PIPE-33).
+	// Layers are those of the model that are copied, as Mapping.Part has it. The copies of a slice
+	// that leaves in parts follow each other from layer 0 on.
+	Layers kvcache.Span
+	// Checksum asks for the CRC-32C of all layers of the blocks, in the order of the groups, their
+	// blocks and the mapping's pieces, in Notice.Checksum (PIPE-33).
 	Checksum bool
-	Notice   *wire.Result
+	// Notice comes with the last copy of the slice, which is put out when the others have landed.
+	// It is nil before.
+	Notice *wire.Result
 }
 
 // Verify asks for the CRC-32C of what a slice of the peer's rank Writer brought, in the order in
@@ -118,9 +123,9 @@ type What uint8
 
 // The records.
 const (
-	SliceDue What = iota + 1 // a slice's blocks are computed
-	SlicePosted
-	SliceLanded // on the sender: acknowledged; on the receiver: its result came, or it is read
+	SliceDue    What = iota + 1 // a slice's blocks are computed
+	SlicePosted                 // the first of its copies is out
+	SliceLanded                 // on the sender: acknowledged; on the receiver: its result came, or it is read
 )
 
 func (Copy) output()      {}
@@ -145,7 +150,7 @@ func (Record) output()    {}
 type Stats struct {
 	Slices int
 	Bytes  uint64
-	// Busy is how long at least one slice was in flight.
+	// Busy is how long at least one slice, or a part of one, was in flight.
 	Busy int64
 	// Hidden is the part of Busy that passed while the prompt was still being computed;
 	// Exposed is the rest, which the first token had to wait for (PIPE-27).

@@ -106,12 +106,12 @@ func windows(t *testing.T, d *datadriven.TestData) []int {
 	return list
 }
 
-// scriptLayout is the layout that new makes: a group a window, and behind them one that keeps a
-// state of state= bytes, if there is one.
+// scriptLayout is the layout that new makes: a group a window, each of layers= layers that take
+// turns in the model, and behind them one that keeps a state of state= bytes, if there is one.
 func scriptLayout(t *testing.T, d *datadriven.TestData) kvcache.Layout {
-	l := layoutOf(arg(t, d, "tpb", 4), windows(t, d)...)
+	l := layered(layoutOf(arg(t, d, "tpb", 4), windows(t, d)...), arg(t, d, "layers", 1))
 	if d.HasArg("state") {
-		l.Groups = append(l.Groups, kvcache.LayerGroup{Layers: []int{len(l.Groups)}, StateBytes: arg(t, d, "state", 0)})
+		l.Groups = append(l.Groups, kvcache.LayerGroup{Layers: []int{layersOf(l)}, StateBytes: arg(t, d, "state", 0)})
 	}
 	return l
 }

@@ -17,6 +17,9 @@ type SendConfig struct {
 	// Pipelined: each chunk's blocks leave when it is computed. Otherwise the whole prompt
 	// leaves as one slice when prefill ends (PIPE-26).
 	Pipelined bool
+	// PartBytes: a pipelined slice leaves in parts while its chunk is computed, layers by layers,
+	// whenever so many bytes of a rank's share are due. 0: it leaves whole.
+	PartBytes int
 	// Timeout is kv_transfer_timeout in nanoseconds: how long nothing may move (PIPE-19).
 	Timeout int64
 }
@@ -46,8 +49,12 @@ type Send struct {
 	slot   uint32 // where a receiver that reads finds nonce
 	nonce  uint64
 	dst    Destination
-	slices []slice
+	slices []*slice
 	sent   int // blocks [0,sent) have been given to slices
+	// making is the slice of the chunk that is being computed, whose layers below through are
+	// written; nil if none is due, or it is to leave whole.
+	making  *slice
+	through int
 	// computed is set with the last chunk; chunks are no longer counted after.
 	computed   bool
 	computeEnd int64
@@ -68,26 +75,6 @@ type Send struct {
 	out      []Output
 }
 
-type slice struct {
-	span   kvcache.Span
-	tables []kvcache.BlockTable
-	last   bool
-	aux    *wire.Aux
-	state  sliceState
-	bytes  uint64
-	flying []bool // by writer
-	open   int    // how many of them are true
-}
-
-type sliceState uint8
-
-const (
-	sliceDue sliceState = iota
-	sliceInFlight
-	sliceLanded
-	sliceFailed
-)
-
 // NewSend makes a session that has no receiver yet.
 func NewSend(cfg SendConfig, now int64) *Send {
 	return &Send{cfg: cfg, active: now, progress: now}
@@ -98,6 +85,9 @@ func (s *Send) Step(now int64, ev SendEvent) {
 	switch ev := ev.(type) {
 	case ChunkStarted:
 		s.own.Use()
+		s.chunkStarted(ev)
+	case LayersComputed:
+		s.layersComputed(now, ev)
 	case ChunkComputed:
 		s.chunkComputed(now, ev)
 	case Registered:
@@ -136,6 +126,8 @@ func (s *Send) Step(now int64, ev SendEvent) {
 // chunkComputed turns a chunk into a slice. A session that ended sends nothing more; if it
 // was cancelled while its last chunk was computing, the record still completes (PIPE-16).
 func (s *Send) chunkComputed(now int64, ev ChunkComputed) {
+	sl := s.making
+	s.making = nil
 	s.own.Done()
 	if s.spans.open == 0 {
 		s.active = now
@@ -153,25 +145,43 @@ func (s *Send) chunkComputed(now int64, ev ChunkComputed) {
 		}
 		return
 	}
-	chunk := ev.Chunk
-	if !s.cfg.Pipelined {
-		if !chunk.Last {
+	if sl == nil || !sl.left() {
+		if sl = s.sliceOf(ev.Chunk, ev.Tables); sl == nil {
 			return
 		}
-		chunk.Start, chunk.First = 0, true
-	}
-	span, due := kvcache.ChunkSpan(chunk, s.cfg.PromptLen, s.cfg.Layout.BlockTokens, s.sent)
-	if !due {
-		return
+		s.append(sl)
 	}
 	s.own.Acquire()
-	if chunk.Last && s.own.Complete() {
+	if sl.last && s.own.Complete() {
 		s.emit(Commit{})
 	}
-	s.sent = max(s.sent, span.End)
-	s.emit(Record{What: SliceDue, Slice: len(s.slices)})
-	s.slices = append(s.slices, slice{span: span, tables: ev.Tables, last: chunk.Last, aux: ev.Aux})
+	sl.computed, sl.aux = true, ev.Aux
+	s.emit(Record{What: SliceDue, Slice: len(s.slices) - 1})
+	if sl.left() {
+		s.flow(now, len(s.slices)-1)
+		return
+	}
 	s.dispatch(now)
+}
+
+// sliceOf is the slice that a chunk makes due, or nil.
+func (s *Send) sliceOf(c kvcache.Chunk, tables []kvcache.BlockTable) *slice {
+	if !s.cfg.Pipelined {
+		if !c.Last {
+			return nil
+		}
+		c.Start, c.First = 0, true
+	}
+	span, due := kvcache.ChunkSpan(c, s.cfg.PromptLen, s.cfg.Layout.BlockTokens, s.sent)
+	if !due {
+		return nil
+	}
+	return &slice{span: span, tables: tables, last: c.Last}
+}
+
+func (s *Send) append(sl *slice) {
+	s.slices = append(s.slices, sl)
+	s.sent = max(s.sent, sl.span.End)
 }
 
 // takenBack forgets the slices that have not left. They are the last ones, for slices leave in

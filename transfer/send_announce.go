@@ -18,12 +18,8 @@ func (s *Send) announces() bool { return s.reg != nil && s.reg.Read }
 // done with all of them or its lease ends: it may read at any time. Plan lets nothing through
 // that a window drops before the prompt's end.
 func (s *Send) announce(i int, plan []GroupCopy) {
-	sl := &s.slices[i]
-	sl.state = sliceInFlight
+	sl := s.slices[i]
 	s.own.Use()
-	for w := range s.ranks.Writers() {
-		sl.bytes += s.ranks.Bytes(w, plan)
-	}
 	m := &wire.Announce{
 		Request: s.cfg.Request, Task: s.reg.Task, Epoch: s.reg.Epoch, Slot: s.slot, Nonce: s.nonce,
 		Slice: uint32(i), Last: sl.last, Start: uint32(sl.span.Start), End: uint32(sl.span.End),
@@ -34,7 +30,6 @@ func (s *Send) announce(i int, plan []GroupCopy) {
 			m.Blocks[c.Group] = append(m.Blocks[c.Group], int32(b))
 		}
 	}
-	s.emit(Record{What: SlicePosted, Slice: i, Bytes: sl.bytes})
 	s.emit(Notify{Peer: s.peer, Msg: m})
 }
 

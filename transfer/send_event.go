@@ -8,11 +8,18 @@ import (
 // SendEvent is what can happen to a Send. It is one of the types below.
 type SendEvent interface{ sendEvent() }
 
-// ChunkStarted: a forward pass will now write the request's blocks.
-type ChunkStarted struct{}
+// ChunkStarted: a forward pass will now compute a chunk and write the request's blocks, which
+// Tables name as they stay until Release.
+type ChunkStarted struct {
+	Chunk  kvcache.Chunk
+	Tables []kvcache.BlockTable
+}
 
-// ChunkComputed ends what ChunkStarted began. Tables are the request's block tables, which
-// stay as they are until Release. Aux comes with the last chunk. Err says that the pass failed.
+// LayersComputed: of the chunk that is being computed all layers of the model below Through are
+// in the blocks, and so is all that was computed before it.
+type LayersComputed struct{ Through int }
+
+// ChunkComputed ends what ChunkStarted began, with the same chunk and tables. Aux comes with the last chunk. Err says that the pass failed.
 type ChunkComputed struct {
 	Chunk  kvcache.Chunk
 	Tables []kvcache.BlockTable
@@ -71,15 +78,16 @@ type PeerGone struct {
 // Cancel: the request is cancelled on this side, or has failed there for the cause given.
 type Cancel struct{ Cause error }
 
-func (ChunkStarted) sendEvent()  {}
-func (ChunkComputed) sendEvent() {}
-func (Registered) sendEvent()    {}
-func (Slotted) sendEvent()       {}
-func (Claimed) sendEvent()       {}
-func (Copied) sendEvent()        {}
-func (TakenBack) sendEvent()     {}
-func (Withdrawn) sendEvent()     {}
-func (PeerGone) sendEvent()      {}
-func (Cancel) sendEvent()        {}
-func (Completed) sendEvent()     {}
-func (Expired) sendEvent()       {}
+func (ChunkStarted) sendEvent()   {}
+func (LayersComputed) sendEvent() {}
+func (ChunkComputed) sendEvent()  {}
+func (Registered) sendEvent()     {}
+func (Slotted) sendEvent()        {}
+func (Claimed) sendEvent()        {}
+func (Copied) sendEvent()         {}
+func (TakenBack) sendEvent()      {}
+func (Withdrawn) sendEvent()      {}
+func (PeerGone) sendEvent()       {}
+func (Cancel) sendEvent()         {}
+func (Completed) sendEvent()      {}
+func (Expired) sendEvent()        {}

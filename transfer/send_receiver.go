@@ -31,6 +31,7 @@ func (s *Send) registered(now int64, ev Registered) {
 	s.slot, s.nonce = ev.Slot, ev.Nonce
 	s.active, s.progress, s.offered = now, now, false
 	s.dispatch(now)
+	s.dispatchMaking(now)
 }
 
 // destination is what a registration says, in blocks.

@@ -21,12 +21,13 @@ type sendScript struct {
 }
 
 // newSendScript reads: new prompt=N [tpb=4] [windows=(0,..)] [state=BYTES] [monolithic] [hit=N]
+// [layers=N] [parts=BYTES]
 func newSendScript(t *testing.T, d *datadriven.TestData) *sendScript {
 	s := &sendScript{first: true, cursor: arg(t, d, "hit", 0)}
 	prompt := arg(t, d, "prompt", 16)
 	s.cfg = SendConfig{
 		Request: "r", Layout: scriptLayout(t, d), PromptLen: prompt,
-		TokenHash: wire.TokenHash(tokensOf(prompt)), Pipelined: !d.HasArg("monolithic"), Timeout: duration(t, d, "12s"),
+		TokenHash: wire.TokenHash(tokensOf(prompt)), Pipelined: !d.HasArg("monolithic"), PartBytes: arg(t, d, "parts", 0), Timeout: duration(t, d, "12s"),
 	}
 	s.tables = srcTables(s.cfg.Layout, prompt)
 	s.send = NewSend(s.cfg, s.now)
@@ -36,12 +37,14 @@ func newSendScript(t *testing.T, d *datadriven.TestData) *sendScript {
 func (s *sendScript) run(t *testing.T, d *datadriven.TestData) {
 	clock(t, d, &s.now)
 	switch d.Cmd {
-	case "start": // a pass over the next chunk goes out
-		s.send.Step(s.now, ChunkStarted{})
+	case "start": // a pass over the next chunk goes out: start [to=N]
+		s.send.Step(s.now, s.started(t, d))
+	case "layers": // and tells of layers: layers through=N
+		s.send.Step(s.now, LayersComputed{Through: arg(t, d, "through", 0)})
 	case "computed": // and comes back: computed to=N [err=..]
 		s.computed(t, d)
 	case "chunk": // both at once
-		s.send.Step(s.now, ChunkStarted{})
+		s.send.Step(s.now, s.started(t, d))
 		s.computed(t, d)
 	case "preempt": // the cursor moves back: preempt to=N
 		s.cursor, s.first = arg(t, d, "to", 0), true
@@ -78,9 +81,18 @@ func (s *sendScript) run(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-func (s *sendScript) computed(t *testing.T, d *datadriven.TestData) {
+func (s *sendScript) chunk(t *testing.T, d *datadriven.TestData) kvcache.Chunk {
 	c := kvcache.Chunk{Start: s.cursor, End: arg(t, d, "to", 0), First: s.first}
 	c.Last = c.End == s.cfg.PromptLen
+	return c
+}
+
+func (s *sendScript) started(t *testing.T, d *datadriven.TestData) ChunkStarted {
+	return ChunkStarted{Chunk: s.chunk(t, d), Tables: s.tables}
+}
+
+func (s *sendScript) computed(t *testing.T, d *datadriven.TestData) {
+	c := s.chunk(t, d)
 	ev := ChunkComputed{Chunk: c, Tables: s.tables, Err: errOf(arg(t, d, "err", ""))}
 	if c.Last {
 		ev.Aux = &wire.Aux{First: wire.TokenLogprob{Token: 42}}

@@ -28,8 +28,14 @@ func showOutput(o Output) string {
 		if o.Checksum {
 			how += ", summed up,"
 		}
-		return fmt.Sprintf("copy %d%s to %s under epoch %d:%s, then %s",
-			o.Slice, how, lifeName(o.Peer), o.Epoch, showGroups(o.Groups), showMessage(o.Notice))
+		if o.Notice == nil || o.Layers.Start > 0 {
+			how += fmt.Sprintf(" layers [%d,%d)", o.Layers.Start, o.Layers.End)
+		}
+		out := fmt.Sprintf("copy %d%s to %s under epoch %d:%s", o.Slice, how, lifeName(o.Peer), o.Epoch, showGroups(o.Groups))
+		if o.Notice == nil {
+			return out
+		}
+		return out + ", then " + showMessage(o.Notice)
 	case Verify:
 		return fmt.Sprintf("verify slice %d of rank %d:%s", o.Slice, o.Writer, showArrived(o.Groups))
 	case Notify:

@@ -40,7 +40,7 @@ func TestSendStatus(t *testing.T) {
 			s.reg = &wire.Register{}
 		}
 		for i, state := range c.slices {
-			s.slices = append(s.slices, slice{state: state, last: c.last && i == len(c.slices)-1})
+			s.slices = append(s.slices, &slice{state: state, last: c.last && i == len(c.slices)-1})
 		}
 		if got := s.Status(); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got.name(), c.want.name())

@@ -17,6 +17,7 @@ import (
 type world struct {
 	t       *rapid.T
 	layout  kvcache.Layout
+	layers  int // of a group
 	prompt  int
 	fencing bool
 	now     int64
@@ -29,6 +30,7 @@ type world struct {
 
 	cursor    int
 	computing *kvcache.Chunk
+	through   int // layers of the model that are written of it
 	flights   []*flight
 	acks      []int          // slices whose bytes landed and whose sender does not know yet
 	toP       []wire.Message // in order
@@ -74,14 +76,15 @@ func newWorld(t *rapid.T) *world {
 		windows = append(windows, rapid.SampledFrom([]int{0, 4, 7}).Draw(t, "window"))
 	}
 	w := &world{
-		t: t, layout: layoutOf(rapid.IntRange(1, 4).Draw(t, "tpb"), windows...),
+		t: t, layers: rapid.IntRange(1, 3).Draw(t, "layers"),
 		prompt: rapid.IntRange(1, 14).Draw(t, "prompt"), fencing: rapid.Bool().Draw(t, "fencing"),
 	}
+	w.layout = layered(layoutOf(rapid.IntRange(1, 4).Draw(t, "tpb"), windows...), w.layers)
 	hash := wire.TokenHash(tokensOf(w.prompt))
 	const timeout = 12
 	w.send = NewSend(SendConfig{
 		Request: "r", Layout: w.layout, PromptLen: w.prompt, TokenHash: hash,
-		Pipelined: rapid.Bool().Draw(t, "pipelined"), Timeout: timeout,
+		Pipelined: rapid.Bool().Draw(t, "pipelined"), PartBytes: rapid.SampledFrom([]int{0, 1, 1, 20}).Draw(t, "parts"), Timeout: timeout,
 	}, 0)
 	w.recv = NewReceive(ReceiveConfig{
 		Request: "r", Task: 3, Epoch: 7, Layout: w.layout, PromptLen: w.prompt, TokenHash: hash,
@@ -97,19 +100,35 @@ func newWorld(t *rapid.T) *world {
 // compute fills the blocks of the chunk that is out, and brings it back.
 func (w *world) compute(err error) {
 	c := *w.computing
-	w.computing = nil
-	tpb := w.layout.BlockTokens
-	for g := range w.src {
-		for pos := c.Start; pos < c.End && err == nil; pos++ {
-			w.src[g].at(srcBlock(g, pos/tpb), tpb)[pos%tpb] = pos
-		}
+	if err == nil {
+		w.write(layersOf(w.layout))
 	}
+	w.computing = nil
 	ev := ChunkComputed{Chunk: c, Tables: w.tables, Err: err}
 	if c.Last && err == nil {
 		ev.Aux = &wire.Aux{First: wire.TokenLogprob{Token: 42}}
 	}
 	w.cursor = c.End
 	w.send.Step(w.now, ev)
+}
+
+// write fills the blocks of the chunk that is out up to a layer.
+func (w *world) write(through int) {
+	c, tpb := w.computing, w.layout.BlockTokens
+	for g, group := range w.layout.Groups {
+		for i, layer := range group.Layers {
+			for pos := c.Start; pos < c.End && layer >= w.through && layer < through; pos++ {
+				w.src[g].at(srcBlock(g, pos/tpb), w.layers*tpb)[i*tpb+pos%tpb] = pos
+			}
+		}
+	}
+	w.through = through
+}
+
+// tell writes some more layers, and says so.
+func (w *world) tell() {
+	w.write(rapid.IntRange(w.through, layersOf(w.layout)).Draw(w.t, "through"))
+	w.send.Step(w.now, LayersComputed{Through: w.through})
 }
 
 // land writes a flight's next block. A receiver that fences refuses what it has revoked.
@@ -126,11 +145,18 @@ func (w *world) land(f *flight) {
 			w.t.Fatalf("a block is written; released are: sender's %v, receiver's %v", w.srcFree, w.dstFree)
 		}
 		tpb := w.layout.BlockTokens
-		copy(w.dst[p.group].at(p.dst, tpb), w.src[p.group].at(p.src, tpb))
+		dst, src := w.dst[p.group].at(p.dst, w.layers*tpb), w.src[p.group].at(p.src, w.layers*tpb)
+		for i, layer := range w.layout.Groups[p.group].Layers {
+			if layer >= f.copy.Layers.Start && layer < f.copy.Layers.End {
+				copy(dst[i*tpb:][:tpb], src[i*tpb:][:tpb])
+			}
+		}
 		return
 	}
 	w.remove(f)
-	w.toD = append(w.toD, f.copy.Notice)
+	if f.copy.Notice != nil {
+		w.toD = append(w.toD, f.copy.Notice)
+	}
 	w.acks = append(w.acks, f.copy.Slice)
 }
 

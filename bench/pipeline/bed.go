@@ -14,9 +14,19 @@ import (
 // setting is how a prefill engine is set up.
 type setting struct {
 	bandwidth int64 // in bytes a second; 0 is as fast as it goes
-	pipelined bool
+	mode      string
 	chunks    int
 }
+
+// The modes: the whole prompt's KV leaves at once, each chunk's does, or layers of a chunk leave
+// before it is computed.
+const (
+	monolithic = "monolithic"
+	pipelined  = "pipelined"
+	layerwise  = "layer-wise"
+)
+
+var modes = []string{monolithic, pipelined, layerwise}
 
 // bed is one decode engine, and prefill engines that send to it.
 type bed struct {
@@ -47,7 +57,10 @@ func (b *bed) sender(s setting, promptTokens int) (*node.Engine, error) {
 	cfg.Role = engine.Prefill
 	cfg.ChunkedPrefill = true
 	cfg.ChunkTokens = (promptTokens + s.chunks - 1) / s.chunks
-	cfg.Pipelined = s.pipelined
+	cfg.Pipelined = s.mode != monolithic
+	if s.mode != layerwise {
+		cfg.PartBytes = 0
+	}
 	if s.bandwidth > 0 {
 		cfg.WrapAgent = func(a agent.Agent) agent.Agent { return fault.New(a, fault.Options{Rate: s.bandwidth}) }
 	}

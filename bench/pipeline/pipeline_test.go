@@ -12,7 +12,7 @@ import (
 
 // TestExposed: the same prompt over the same link, in one piece and in four. All of the
 // monolithic transfer shows, of the pipelined one about the last chunk's, and time to first
-// token falls accordingly.
+// token falls accordingly; layer by layer most of a single chunk's is hidden, too.
 //
 // req: PIPE-01
 // req: PIPE-26
@@ -28,13 +28,20 @@ func TestExposed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep.KVBytes != 1024*1024 || rep.PromptTokens != 1024 || len(rep.Rows) != 4 || said < 4 {
+	if rep.KVBytes != 1024*1024 || rep.PromptTokens != 1024 || len(rep.Rows) != 6 || said < 4 {
 		t.Fatalf("%+v, said %d lines", rep, said)
 	}
 	for i, want := range []struct {
 		mode           string
 		chunks, slices int
-	}{{"monolithic", 1, 1}, {"pipelined", 1, 1}, {"monolithic", 4, 1}, {"pipelined", 4, 4}} {
+	}{
+		{"monolithic", 1, 1},
+		{"pipelined", 1, 1},
+		{"layer-wise", 1, 1},
+		{"monolithic", 4, 1},
+		{"pipelined", 4, 4},
+		{"layer-wise", 4, 4},
+	} {
 		r := rep.Rows[i]
 		if r.Mode != want.mode || r.Chunks != want.chunks || r.Slices != want.slices || r.Bandwidth != 30e6 {
 			t.Errorf("row %d is %+v, want %+v", i, r, want)
@@ -42,11 +49,14 @@ func TestExposed(t *testing.T) {
 		if !r.Hideable || r.Compute < 0.055 || r.Transfer < 0.034 || r.FirstToken < r.Compute {
 			t.Errorf("row %d: %+v", i, r)
 		}
-		if r.Slices == 1 && (r.Hidden != 0 || r.Exposed != r.Transfer) {
+		if r.Slices == 1 && r.Mode != "layer-wise" && (r.Hidden != 0 || r.Exposed != r.Transfer) {
 			t.Errorf("one slice after prefill, and %v s of it are hidden, %v of %v exposed", r.Hidden, r.Exposed, r.Transfer)
 		}
 	}
-	mono, pipe := rep.Rows[2], rep.Rows[3]
+	if layers := rep.Rows[2]; layers.Hidden < layers.Transfer/2 || layers.Exposed > rep.Rows[0].Exposed*3/4 {
+		t.Errorf("one chunk, layer by layer: %v s hidden, %v exposed; as a whole: %v exposed", layers.Hidden, layers.Exposed, rep.Rows[0].Exposed)
+	}
+	mono, pipe := rep.Rows[3], rep.Rows[4]
 	if pipe.Exposed > mono.Exposed/2 || pipe.Hidden < mono.Exposed/4 {
 		t.Errorf("pipelined: %v s exposed and %v hidden, monolithic: %v exposed", pipe.Exposed, pipe.Hidden, mono.Exposed)
 	}
@@ -65,7 +75,7 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rep.Rows) != 2 || rep.Model != node.EmbeddedModel || rep.KVBytes == 0 || rep.Rows[1].Slices != 2 {
+	if len(rep.Rows) != 3 || rep.Model != node.EmbeddedModel || rep.KVBytes == 0 || rep.Rows[1].Slices != 2 {
 		t.Fatalf("%+v", rep)
 	}
 }
@@ -80,15 +90,15 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rep.Rows) != 6 || rep.KVRate <= 0 {
+	if len(rep.Rows) != 9 || rep.KVRate <= 0 {
 		t.Fatalf("%+v", rep)
 	}
 	for i, times := range []float64{0.5, 1.5, 4} {
-		if got := float64(rep.Rows[2*i].Bandwidth) / rep.KVRate; got < times*0.99 || got > times*1.01 {
+		if got := float64(rep.Rows[3*i].Bandwidth) / rep.KVRate; got < times*0.99 || got > times*1.01 {
 			t.Errorf("link %d carries %v times what is computed, want %v", i, got, times)
 		}
 	}
-	if slow, quick := rep.Rows[0], rep.Rows[4]; slow.Hideable || slow.Transfer < quick.Transfer {
+	if slow, quick := rep.Rows[0], rep.Rows[6]; slow.Hideable || slow.Transfer < quick.Transfer {
 		t.Errorf("slow link: %+v\nquick link: %+v", slow, quick)
 	}
 }

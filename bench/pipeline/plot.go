@@ -28,9 +28,10 @@ type curve struct {
 }
 
 var curves = []curve{
-	{name: "monolithic", color: "#8a8a8a", dash: solid, mode: "monolithic", value: func(r Row) float64 { return r.Exposed }},
-	{name: "pipelined", color: "#1f5fbf", dash: solid, mode: "pipelined", value: func(r Row) float64 { return r.Exposed }},
-	{name: "ideal: monolithic / chunks", color: "#2e8b57", dash: "5 4", mode: "pipelined", value: func(r Row) float64 { return r.Ideal }},
+	{name: "monolithic", color: "#8a8a8a", dash: solid, mode: monolithic, value: func(r Row) float64 { return r.Exposed }},
+	{name: "pipelined", color: "#1f5fbf", dash: solid, mode: pipelined, value: func(r Row) float64 { return r.Exposed }},
+	{name: "layer-wise", color: "#c2571a", dash: solid, mode: layerwise, value: func(r Row) float64 { return r.Exposed }},
+	{name: "ideal: monolithic / chunks", color: "#2e8b57", dash: "5 4", mode: pipelined, value: func(r Row) float64 { return r.Ideal }},
 }
 
 // Plot draws the exposed time over the number of chunks as SVG.

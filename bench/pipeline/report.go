@@ -24,7 +24,7 @@ type Report struct {
 type Row struct {
 	// Bandwidth is the link's, in bytes a second.
 	Bandwidth int64 `json:"bandwidth"`
-	// Mode is monolithic or pipelined, Chunks how many pieces the prompt is computed in, and
+	// Mode is monolithic, pipelined or layer-wise, Chunks how many pieces the prompt is computed in, and
 	// Slices how many it is sent in.
 	Mode   string `json:"mode"`
 	Chunks int    `json:"chunks"`

@@ -45,6 +45,7 @@ func twoLinks() *Report {
 			{Bandwidth: 5e8, Mode: "pipelined", Chunks: 1, Exposed: 0.1, Ideal: 0.1, Ratio: 1, Hideable: true},
 			{Bandwidth: 5e8, Mode: "monolithic", Chunks: 16, Exposed: 0.1, Ideal: 0.1 / 16, Ratio: 16, Hideable: true},
 			{Bandwidth: 5e8, Mode: "pipelined", Chunks: 16, Exposed: 0.00789, Ideal: 0.1 / 16, Ratio: 1.2624, Hideable: true},
+			{Bandwidth: 5e8, Mode: "layer-wise", Chunks: 16, Exposed: 0.0009, Ideal: 0.1 / 16, Ratio: 0.144, Hideable: true},
 			{Bandwidth: 1e6, Mode: "monolithic", Chunks: 1, Exposed: 12, Ideal: 12, Ratio: 1},
 			{Bandwidth: 1e6, Mode: "pipelined", Chunks: 1, Exposed: 12, Ideal: 12, Ratio: 1},
 		},
@@ -63,7 +64,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestPlot: the drawing is well-formed, and has a panel a link, with three curves each.
+// TestPlot: the drawing is well-formed, and has a panel a link, with four curves each.
 func TestPlot(t *testing.T) {
 	var b bytes.Buffer
 	if err := twoLinks().Plot(&b); err != nil {
@@ -82,7 +83,7 @@ func TestPlot(t *testing.T) {
 			count[e.Name.Local]++
 		}
 	}
-	if count["svg"] != 1 || count["polyline"] != 6 || count["circle"] != 6 {
+	if count["svg"] != 1 || count["polyline"] != 8 || count["circle"] != 7 {
 		t.Errorf("%v", count)
 	}
 }

@@ -98,7 +98,7 @@ func (r *runner) calibrate(ctx context.Context) (bytes uint64, rate float64, err
 	defer r.bed.stopSenders()
 	var took []float64
 	for range 3 { // the first one touches its memory for the first time
-		s, err := r.once(ctx, setting{chunks: 1})
+		s, err := r.once(ctx, setting{mode: monolithic, chunks: 1})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -123,8 +123,9 @@ func (r *runner) link(ctx context.Context, bandwidth int64) ([]Row, error) {
 	defer r.bed.stopSenders()
 	var settings []setting
 	for _, n := range r.o.Chunks {
-		settings = append(settings,
-			setting{bandwidth: bandwidth, chunks: n}, setting{bandwidth: bandwidth, chunks: n, pipelined: true})
+		for _, mode := range modes {
+			settings = append(settings, setting{bandwidth: bandwidth, mode: mode, chunks: n})
+		}
 	}
 	r.o.say("link of %s: starting %d engines", rateText(float64(bandwidth)), len(settings))
 	for _, s := range settings { // shakes hands, and touches the memory
@@ -145,9 +146,10 @@ func (r *runner) link(ctx context.Context, bandwidth int64) ([]Row, error) {
 	}
 	var rows []Row
 	for _, n := range r.o.Chunks {
-		mono := samples[setting{bandwidth: bandwidth, chunks: n}]
-		pipe := samples[setting{bandwidth: bandwidth, chunks: n, pipelined: true}]
-		rows = append(rows, newRow(bandwidth, "monolithic", n, mono, mono), newRow(bandwidth, "pipelined", n, pipe, mono))
+		mono := samples[setting{bandwidth: bandwidth, mode: monolithic, chunks: n}]
+		for _, mode := range modes {
+			rows = append(rows, newRow(bandwidth, mode, n, samples[setting{bandwidth: bandwidth, mode: mode, chunks: n}], mono))
+		}
 	}
 	return rows, nil
 }

@@ -32,7 +32,7 @@ func benchPipelineCommand() *cobra.Command {
 	var links []string
 	cmd := &cobra.Command{
 		Use:   "pipeline",
-		Short: "Measure how much of the KV's transfer the first token waits for, pipelined and monolithic",
+		Short: "Measure how much of the KV's transfer the first token waits for, monolithic, pipelined and layer-wise",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range links {

@@ -165,6 +165,8 @@ func clusterFlags(f *pflag.FlagSet, o *config.Overrides, pipelined bool) {
 
 func pipelinedFlag(f *pflag.FlagSet, o *config.Overrides, shown bool) {
 	boolFlag(f, &o.Pipelined, "pipelined", shown, "send each chunk's KV while the next one computes; with a file, what it says")
+	boolFlag(f, &o.Layerwise, "layerwise", *config.Default().ContextServers.Transceiver.EnableLayerwiseTransfer,
+		"send layers of a chunk while the rest of it computes, when pipelined")
 }
 
 func styleFlag(f *pflag.FlagSet, o *config.Overrides) {
@@ -202,7 +204,7 @@ func engineArgs(cfg node.EngineConfig, pipelined bool) []string {
 	}
 	args = append(args, llamaArgs(cfg)...)
 	if pipelined {
-		args = append(args, fmt.Sprintf("--pipelined=%t", cfg.Pipelined))
+		args = append(args, fmt.Sprintf("--pipelined=%t", cfg.Pipelined), fmt.Sprintf("--layerwise=%t", cfg.PartBytes > 0))
 	}
 	return args
 }

@@ -89,7 +89,7 @@ var values = map[string]string{
 	"listen": "[::1]:81", "schedule-style": "context_first", "prefill": "2", "decode": "3", "model": "m.gguf",
 	"enable-chunked-prefill": "false", "chunk-tokens": "17", "max-seqs": "18", "max-waiting": "19", "block-tokens": "20",
 	"kv-dtype": "f32", "kv-blocks": "21", "kv-manager": "grow", "enable-block-reuse": "false", "tensor-parallel": "2",
-	"pipeline-parallel": "2", "pipelined": "true", "kv-checksum": "true", "kv-transfer-timeout": "1.5s",
+	"pipeline-parallel": "2", "pipelined": "true", "layerwise": "false", "kv-checksum": "true", "kv-transfer-timeout": "1.5s",
 	"prefill-failure-policy": "local", "prefill-tries": "3", "local-prefill-cap": "5",
 	"kv-lease-duration": "1.25s", "kv-lease-verification": "false", "kv-lease-slots": "22", "decoder-kv-blocks-ttl": "0s",
 	"engine": "llamacpp", "requantize": "q4_0", "llama-lib": "/opt/llama", "device": "cuda", "threads": "24", "context": "25",

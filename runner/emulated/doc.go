@@ -29,7 +29,9 @@
 // A pass takes what a roofline says: the greater of its arithmetic at a share of the device's
 // peak and its memory traffic at a share of the bandwidth, and a fixed cost. See cost.go for
 // the formula and device.go for the figures. The bytes are written within that time; a pass
-// whose writing takes longer than the model would ends late.
+// whose writing takes longer than the model would ends late. Layers are reported as written one
+// after the other, each when its share of the pass's time is over: a real one writes a layer's
+// keys and values sooner, before it attends to them.
 //
 // # What comes out
 //

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 
 	"kvferry/kvcache"
@@ -112,8 +113,27 @@ func (r *Runner) Forward(batch []runner.Work) error {
 			last.logits(w.Logits)
 		}
 	}
-	time.Sleep(r.d.takes(r.costs(batch)) - time.Since(began))
+	r.wait(began, r.d.takes(r.costs(batch)), batch)
 	return nil
+}
+
+// wait lets the rest of a pass's time go by. Each layer takes an equal share of it, and is told of
+// when the next one begins; the last is not, for the pass ends with it.
+func (r *Runner) wait(began time.Time, takes time.Duration, batch []runner.Work) {
+	layers := 0
+	for _, g := range r.layout.Groups {
+		layers += len(g.Layers)
+	}
+	told := slices.DeleteFunc(slices.Clone(batch), func(w runner.Work) bool { return w.Written == nil })
+	if len(told) > 0 {
+		for through := 1; through < layers; through++ {
+			time.Sleep(takes*time.Duration(through)/time.Duration(layers) - time.Since(began))
+			for _, w := range told {
+				w.Written(through)
+			}
+		}
+	}
+	time.Sleep(takes - time.Since(began))
 }
 
 // check refuses work that no engine gives.

@@ -157,6 +157,15 @@ func (p *pass) embed(_, item int) {
 	}
 }
 
+// written tells whoever wants to know that the KV of the layers below through is in the blocks.
+func (p *pass) written(through int) {
+	for i := range p.batch {
+		if tell := p.batch[i].Written; tell != nil {
+			tell(through)
+		}
+	}
+}
+
 func (p *pass) layer(l int) {
 	p.l = &p.r.w.layers[l]
 	p.ranks = p.r.stages[l]
@@ -165,6 +174,7 @@ func (p *pass) layer(l int) {
 	p.run((*pass).attnNorm, p.chunks())
 	p.multiply((*pass).qkv)
 	p.runRanks((*pass).store, p.chunks())
+	p.written(l + 1)
 	p.runRanks((*pass).attend, len(p.batch)*p.ranks[0].kv.Len())
 	p.multiply((*pass).attnOut)
 	p.run((*pass).afterAttention, p.chunks())
