@@ -41,7 +41,7 @@ func TestBenchPipelineCommand(t *testing.T) {
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(out.String(), "20 MB/s"); n != 4 {
+	if n := strings.Count(out.String(), "20 MB/s"); n != 6 {
 		t.Errorf("%d rows in\n%s", n, &out)
 	}
 	if !strings.Contains(said.String(), "round 1 of 1") || strings.Contains(out.String(), "round") {

@@ -150,7 +150,7 @@ context_servers:
   tensor_parallel_size: 2
   llama_config: {llama_lib: lib, device: Vulkan0, threads: 3, context: 300}
   kv_cache_config: {tokens_per_block: 8, dtype: f32, blocks: 14, manager: grow, enable_block_reuse: false}
-  cache_transceiver_config: {enable_pipelined_transfer: true, kv_transfer_timeout_ms: 1500, enable_checksum: true, kv_lease_duration: 0.123456789}
+  cache_transceiver_config: {enable_pipelined_transfer: true, enable_layerwise_transfer: false, kv_transfer_timeout_ms: 1500, enable_checksum: true, kv_lease_duration: 0.123456789}
 generation_servers:
   enable_chunked_prefill: false
   max_num_tokens: 21
