@@ -30,6 +30,7 @@ type side struct {
 	grow, reuse bool
 	chunk       int // tokens a pass, 0 for whole prompts
 	pipelined   bool
+	parts       int // transfer.SendConfig's PartBytes
 	slots       int
 }
 
@@ -66,6 +67,7 @@ func drawFerry(base, number uint64) ferry {
 	}
 	c.p, c.d = drawSide(rng, c.layout), drawSide(rng, c.layout)
 	c.p.pipelined = c.p.chunk > 0 && !one(rng, 4)
+	c.p.parts = []int{0, 1, 1, 60, 300}[rng.IntN(5)]
 	c.drawRequests(rng)
 	c.drawPools(rng, &c.p, false)
 	c.drawPools(rng, &c.d, true)

@@ -18,6 +18,9 @@ type host struct {
 	memory *memory
 	life   wire.Life
 	pass   []engine.Work
+	number uint64 // of the pass
+	layers int    // that are written of it
+	begun  bool   // it has looked at what is there
 	ends   map[string]*end
 }
 
@@ -37,7 +40,7 @@ func (w *world) newHost(name string, role engine.Role, s *side, a *arena) *host 
 	h.e, err = engine.New(engine.Config{
 		Role: role, Layout: w.c.layout, Parallel: s.parallel, Blocks: s.blocks,
 		Grow: s.grow, Reuse: s.reuse, Freed: h.memory.freed,
-		MaxSeqs: s.slots, MaxWaiting: 99, Chunked: s.chunk > 0, ChunkTokens: s.chunk, Pipelined: s.pipelined,
+		MaxSeqs: s.slots, MaxWaiting: 99, Chunked: s.chunk > 0, ChunkTokens: s.chunk, Pipelined: s.pipelined, PartBytes: s.parts,
 		Timeout: 1, Context: context, Text: func(int32) []byte { return nil }, Fencing: w.c.fencing, Checksum: w.c.checksum,
 		Watch: w.watch,
 	})
@@ -76,6 +79,7 @@ func (h *host) abort(r *request, cause error) {
 	if o := h.w.inFlight(r); o && h == h.w.d {
 		h.w.saw(abortInFlight)
 	}
+	h.w.sawIf(stopsInParts, h == h.w.p && h.w.partUnder(r.id))
 	h.step(engine.Abort{ID: r.id, Cause: cause})
 }
 
@@ -110,7 +114,7 @@ func (h *host) output(o engine.Output) {
 		if h.pass != nil {
 			failf("%s: a second pass goes out", h.name)
 		}
-		h.pass = o.Batch
+		h.pass, h.number, h.layers, h.begun = o.Batch, o.Pass, 0, false
 	case engine.Token:
 		h.token(o)
 	case engine.Finish:
@@ -165,12 +169,13 @@ func (h *host) finish(o engine.Finish) {
 	}
 }
 
-// compute runs the pass that is out. Every token must see what it may, and have room.
-func (h *host) compute() {
-	batch := h.pass
-	h.pass = nil
-	var results []engine.Sampled
-	for _, work := range batch {
+// begin looks at what the pass that is out begins with. Every token must see what it may.
+func (h *host) begin() {
+	if h.begun {
+		return
+	}
+	h.begun = true
+	for _, work := range h.pass {
 		r := h.w.reqs[work.Request]
 		h.w.trace("%s: %s computes [%d,%d)", h.name, r.id, work.Start, work.Start+len(work.Tokens))
 		if !slices.Equal(work.Tokens, r.all[work.Start:][:len(work.Tokens)]) {
@@ -181,7 +186,41 @@ func (h *host) compute() {
 			h.memory.copyBlock(c)
 		}
 		h.visible(r, work.Tables, work.Start, nil)
-		h.write(r, work)
+	}
+}
+
+// reports says whether the pass has layers to tell of.
+func (h *host) reports() bool {
+	return h.layers < layersOf(h.w.c.layout) && slices.ContainsFunc(h.pass, func(w engine.Work) bool { return w.Layers })
+}
+
+// report writes some more layers and tells of them, and sometimes of a pass that has ended.
+func (h *host) report() {
+	h.begin()
+	h.write(h.layers + 1 + h.w.rng.IntN(layersOf(h.w.c.layout)-h.layers))
+	ev := engine.LayersComputed{Pass: h.number}
+	for range h.pass {
+		ev.Through = append(ev.Through, h.layers)
+	}
+	h.w.trace("%s: layers below %d are written", h.name, h.layers)
+	if one(h.w.rng, 8) {
+		stale := ev
+		stale.Pass--
+		stale.Through = slices.Repeat([]int{layersOf(h.w.c.layout)}, len(h.pass))
+		h.step(stale)
+	}
+	h.step(ev)
+}
+
+// compute ends the pass that is out.
+func (h *host) compute() {
+	h.begin()
+	h.write(layersOf(h.w.c.layout))
+	batch := h.pass
+	h.pass = nil
+	var results []engine.Sampled
+	for _, work := range batch {
+		r := h.w.reqs[work.Request]
 		if work.Sample != nil {
 			if work.Sample.Position != work.Start+len(work.Tokens) {
 				failf("%s: %s draws for position %d after %d", h.name, r.id, work.Sample.Position, work.Start+len(work.Tokens))
@@ -218,15 +257,20 @@ func (h *host) visible(r *request, tables []kvcache.BlockTable, position int, co
 	}
 }
 
-func (h *host) write(r *request, work engine.Work) {
-	end := work.Start + len(work.Tokens)
-	for g, group := range h.w.c.layout.Groups {
-		if group.Recurrent() {
-			h.memory.putState(r, g, work.Tables[g].Block(0), end)
-			continue
-		}
-		for at := work.Start; at < end; at++ {
-			h.memory.put(r, g, h.blockOf(r, work.Tables[g], g, at), at)
+// write writes the pass's layers below through.
+func (h *host) write(through int) {
+	layers := kvcache.Span{Start: h.layers, End: through}
+	h.layers = through
+	for _, work := range h.pass {
+		r, end := h.w.reqs[work.Request], work.Start+len(work.Tokens)
+		for g, group := range h.w.c.layout.Groups {
+			if group.Recurrent() {
+				h.memory.putState(r, g, work.Tables[g].Block(0), end, layers)
+				continue
+			}
+			for at := work.Start; at < end; at++ {
+				h.memory.put(r, g, h.blockOf(r, work.Tables[g], g, at), at, layers)
+			}
 		}
 	}
 }

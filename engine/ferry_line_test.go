@@ -18,7 +18,7 @@ type line struct {
 	toP       []wire.Message // in order
 	toD       []wire.Message // in no order
 	flights   []*flight
-	acks      []uint64 // copies that landed and whose sender does not know yet
+	acks      []*flight // copies that landed and whose sender does not know yet
 	revoking  []uint64
 	verifying []engine.Verify
 	grants    []transfer.Grant
@@ -37,7 +37,7 @@ type epoch struct {
 	bytes uint64
 }
 
-// flight is a copy on its way: whole blocks, each by the pieces of the mapping.
+// flight is a copy on its way: blocks, or layers of them, each by the pieces of the mapping.
 type flight struct {
 	copy   engine.Copy
 	blocks []pair // not written yet
@@ -157,14 +157,14 @@ func (e *epoch) logical(g int, b kvcache.BlockID) int {
 func (w *world) copyBegins(o engine.Copy) {
 	f := &flight{copy: o, epoch: w.epochs[o.Epoch]}
 	for _, g := range o.Groups {
-		if w.c.layout.Groups[g.Group].Recurrent() && !o.Notice.Last {
+		if w.c.layout.Groups[g.Group].Recurrent() && !f.last() {
 			failf("%s: the state of group %d leaves with slice %d, which is not the last", f.epoch.r.id, g.Group, o.Slice)
 		}
 		for i := range g.Src {
 			f.blocks = append(f.blocks, pair{g.Group, g.Src[i], g.Dst[i]})
 		}
 	}
-	w.trace("P: copy %d of %s: slice %d by %d of %v, last %v", o.ID, f.epoch.r.id, o.Slice, o.Writer, f.blocks, o.Notice.Last)
+	w.trace("P: copy %d of %s: slice %d by %d of layers %v of %v, last %v", o.ID, f.epoch.r.id, o.Slice, o.Writer, o.Layers, f.blocks, f.last())
 	if o.Checksum {
 		var sum uint32
 		for _, b := range f.blocks {
@@ -173,6 +173,11 @@ func (w *world) copyBegins(o engine.Copy) {
 			}
 		}
 		o.Notice.Checksum = sum
+	}
+	for _, x := range w.under() {
+		if o.Notice != nil && x.copy.Epoch == o.Epoch && x.copy.Slice == o.Slice && x.copy.Writer == o.Writer {
+			failf("%s: the result of slice %d by %d leaves with a part of it in flight", f.epoch.r.id, o.Slice, o.Writer)
+		}
 	}
 	w.sawCopy(f)
 	w.flights = append(w.flights, f)
@@ -197,8 +202,21 @@ func (w *world) land(f *flight) {
 		return
 	}
 	w.remove(f)
-	w.toD, w.acks = append(w.toD, f.copy.Notice), append(w.acks, f.copy.ID)
+	if f.copy.Notice != nil {
+		w.toD = append(w.toD, f.copy.Notice)
+	}
+	w.acks = append(w.acks, f)
 }
+
+// under are the copies on their way, as far as the sender knows.
+func (w *world) under() []*flight { return slices.Concat(w.flights, w.acks) }
+
+func (w *world) partUnder(request string) bool {
+	return slices.ContainsFunc(w.under(), func(f *flight) bool { return f.epoch.r.id == request && f.copy.Notice == nil })
+}
+
+// last reports whether the copy ends its request's transfer.
+func (f *flight) last() bool { return f.copy.Notice != nil && f.copy.Notice.Last }
 
 func (w *world) remove(f *flight) {
 	w.flights = slices.DeleteFunc(w.flights, func(x *flight) bool { return x == f })
@@ -227,7 +245,7 @@ func (w *world) writeNext(f *flight) {
 	}
 	w.d.memory.used[b.group][b.dst] = true
 	src := w.p.memory.ranks[f.copy.Writer].block(b.group, b.src)
-	for _, p := range w.in.Pieces(f.copy.Writer, b.group) {
+	for _, p := range w.in.Part(f.copy.Writer, b.group, f.copy.Layers) {
 		rank := &w.d.memory.ranks[p.DstRank]
 		copy(rank.block(b.group, b.dst)[p.Dst:][:p.Len], src[p.Src:][:p.Len])
 		at := (int(b.dst)*rank.size[b.group] + p.Dst) / tagBytes

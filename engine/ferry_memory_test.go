@@ -140,15 +140,15 @@ func (m *memory) copyBlock(c kvcache.BlockCopy) {
 	}
 }
 
-// put writes a position's K and V into a block, on every rank.
-func (m *memory) put(r *request, g int, b kvcache.BlockID, position int) {
+// put writes some layers of a position's K and V into a block, on every rank.
+func (m *memory) put(r *request, g int, b kvcache.BlockID, position int, layers kvcache.Span) {
 	m.used[g][b] = true
 	slot := position % m.layout.BlockTokens * tagBytes
 	for i := range m.ranks {
 		rank := &m.ranks[i]
 		block := rank.block(g, b)
 		for at, layer := range m.layout.Groups[g].Layers {
-			if !rank.shard.HoldsLayer(g, at) {
+			if layer < layers.Start || layer >= layers.End || !rank.shard.HoldsLayer(g, at) {
 				continue
 			}
 			for kv := range 2 {
@@ -189,10 +189,14 @@ func whatIs(got uint64) string {
 	return "something else"
 }
 
-// putState writes the state that a recurrent group has after n tokens.
-func (m *memory) putState(r *request, g int, b kvcache.BlockID, n int) {
+// putState writes the state that some layers of a recurrent group have after n tokens.
+func (m *memory) putState(r *request, g int, b kvcache.BlockID, n int, layers kvcache.Span) {
 	m.used[g][b] = true
-	m.eachState(g, b, func(_, layer, i int, word []byte) { binary.LittleEndian.PutUint64(word, r.stateTag(n, layer, i)) })
+	m.eachState(g, b, func(_, layer, i int, word []byte) {
+		if layer >= layers.Start && layer < layers.End {
+			binary.LittleEndian.PutUint64(word, r.stateTag(n, layer, i))
+		}
+	})
 }
 
 func (m *memory) checkState(r *request, g int, b kvcache.BlockID, n int) {

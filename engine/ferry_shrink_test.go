@@ -59,6 +59,7 @@ func (c *ferry) simpler() []ferry {
 		with(func(s *ferry) { pick(s).reuse = false })
 		with(func(s *ferry) { pick(s).grow = false })
 		with(func(s *ferry) { pick(s).pipelined = false })
+		with(func(s *ferry) { pick(s).parts = 0 })
 		for g := range c.layout.Groups {
 			with(func(s *ferry) { pick(s).blocks[g] = 150 / s.layout.BlockTokens })
 		}

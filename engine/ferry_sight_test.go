@@ -33,6 +33,11 @@ const (
 	reserveToGrow
 	sliceVerified
 	abortInFlight
+	partSent
+	stateInParts
+	summedParts
+	restWaits
+	stopsInParts
 	writeRefused
 	kindsOfSight
 )
@@ -44,7 +49,9 @@ func (s sight) String() string {
 		"a registration after the last chunk", "a preemption on P", "a preemption on P after slices were sent",
 		"an eviction of a finished prefill", "which is computed again", "a preemption on D", "heads on several ranks of P", "heads on several ranks of D",
 		"several stages on P", "several stages on D", "geometries that differ", "a window group", "a recurrent group",
-		"grow to reserve", "reserve to grow", "a slice that is verified", "an abort while a copy is in flight", "a write that is refused",
+		"grow to reserve", "reserve to grow", "a slice that is verified", "an abort while a copy is in flight",
+		"layers that leave before their chunk is computed", "a state behind the layers of its slice", "a checksum over parts",
+		"a chunk that ends with layers of it in flight", "an abort on P with layers in flight", "a write that is refused",
 	}[s]
 }
 
@@ -89,11 +96,17 @@ func (w *world) sawRegister(e *epoch) {
 
 func (w *world) sawCopy(f *flight) {
 	w.sawIf(chunkedTransfer, f.copy.Slice > 0)
-	w.sawIf(emptyLast, len(f.blocks) == 0 && f.copy.Notice.Last)
+	w.sawIf(emptyLast, len(f.blocks) == 0 && f.last())
+	w.sawIf(partSent, f.copy.Notice == nil)
+	ends := f.copy.Notice != nil && f.copy.Layers.Start > 0
+	w.sawIf(summedParts, ends && f.copy.Checksum)
+	w.sawIf(stateInParts, ends && f.last() && w.c.layout.Groups[f.copy.Groups[0].Group].Recurrent())
 }
 
 func (w *world) watch(e engine.Watched) {
 	switch e.Event.(type) {
+	case transfer.ChunkComputed:
+		w.sawIf(restWaits, w.partUnder(e.Request))
 	case transfer.TakenBack:
 		w.sawIf(evictedOnP, e.To == "evicted")
 		w.sawIf(preemptedOnP, e.To != "evicted")

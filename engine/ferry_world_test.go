@@ -94,6 +94,7 @@ const (
 	submits kind = iota
 	computesP
 	computesD
+	reportsP
 	connects
 	reachesP
 	reachesD
@@ -141,6 +142,9 @@ func (w *world) drain() {
 func (w *world) enabled(can *[kinds]int) {
 	can[submits] = len(w.legs)
 	can[computesP], can[computesD] = min(1, len(w.p.pass)), min(1, len(w.d.pass))
+	if w.p.reports() {
+		can[reportsP] = 1
+	}
 	can[connects] = w.asked
 	can[reachesP], can[reachesD] = min(1, len(w.toP)), len(w.toD)
 	can[lands], can[acknowledged] = len(w.flights), len(w.acks)
@@ -161,6 +165,8 @@ func (w *world) happen(k kind, i int) {
 		w.p.compute()
 	case computesD:
 		w.d.compute()
+	case reportsP:
+		w.p.report()
 	case connects:
 		w.connect()
 	case reachesP:
@@ -170,7 +176,7 @@ func (w *world) happen(k kind, i int) {
 	case lands:
 		w.land(w.flights[i])
 	case acknowledged:
-		id := w.acks[i]
+		id := w.acks[i].copy.ID
 		w.acks = slices.Delete(w.acks, i, i+1)
 		w.p.step(engine.CopyDone{ID: id})
 	case revokes:
