@@ -147,6 +147,10 @@ func TestCheckersSee(t *testing.T) {
 			p := on(w, "p0")
 			p.checkCommitted(engine.Copy{Copy: transfer.Copy{Notice: &wire.Result{Request: held(p).Request, Last: true}}})
 		}},
+		{"result last", "a result leaves with a part of its slice in flight", 5500e3, func(w *world) {
+			p := on(w, "p0")
+			p.checkLanded(engine.Copy{Copy: transfer.Copy{Epoch: 9, Slice: 1}}, &end{flight: []*write{{sender: p, epoch: 9, slice: 1}}})
+		}},
 		{"serves again", "an engine's loop stands still for good", 200e6, func(w *world) {
 			on(w, "d0").standby = never
 		}},

@@ -62,7 +62,7 @@ func newLane(e *end, index int) *lane {
 // copyOut starts a copy.
 func (p *proc) copyOut(o engine.Copy) {
 	w := p.w
-	r := w.indexOf(o.Notice.Request)
+	r := p.requestOf(o)
 	c := &write{id: o.ID, sender: p, request: r, epoch: o.Epoch, slice: o.Slice, writer: o.Writer, began: w.now}
 	w.note("copy", p.node.index, r, o.Slice)
 	w.logf("%s copies slice %d of %s to %s%s", p.node.name, o.Slice, w.id(r), w.nodeOf(o.Peer).name, rankName(o.Writer))
@@ -78,15 +78,38 @@ func (p *proc) copyOut(o engine.Copy) {
 			return
 		}
 		for i := range g.Src {
-			c.add(g.Group, g.Src[i], g.Dst[i])
+			c.add(g.Group, o.Layers, g.Src[i], g.Dst[i])
 		}
 	}
-	if o.Checksum {
-		o.Notice.Checksum = c.sum()
+	if o.Notice != nil {
+		p.checkLanded(o, e)
+		if o.Checksum {
+			o.Notice.Checksum = p.sum(o)
+		}
+		c.notice = o.Notice.Append(nil)
 	}
-	c.notice = o.Notice.Append(nil)
 	c.post()
 	w.hook(r, AtCopy)
+}
+
+// requestOf is whose slice a copy brings.
+func (p *proc) requestOf(o engine.Copy) int {
+	for _, h := range p.held {
+		if h.Send != nil && h.Send.IsReceiver(o.Peer, o.Epoch) {
+			return p.w.indexOf(h.Request)
+		}
+	}
+	panic("sim: a copy of no request")
+}
+
+// checkLanded looks that a slice's result leaves behind all parts of it. // PIPE-13
+func (p *proc) checkLanded(o engine.Copy, e *end) {
+	for _, x := range e.flight {
+		if x.epoch == o.Epoch && x.slice == o.Slice && x.writer == o.Writer {
+			p.w.fail("result last", "%s: the result of slice %d of %s%s leaves with a part of it in flight",
+				p.node.name, o.Slice, p.w.id(x.request), rankName(o.Writer))
+		}
+	}
 }
 
 func rankName(rank int) string {
@@ -96,12 +119,13 @@ func rankName(rank int) string {
 	return fmt.Sprintf(" from rank %d", rank)
 }
 
-// add takes the writer's part of a block into the copy: from here on the block is in use.
-func (c *write) add(group int, src, dst kvcache.BlockID) {
+// add takes the writer's part of some layers of a block into the copy: from here on the block is
+// in use.
+func (c *write) add(group int, layers kvcache.Span, src, dst kvcache.BlockID) {
 	p := c.sender
-	parts := p.w.mapping.Pieces(c.writer, group)
+	parts := p.w.mapping.Part(c.writer, group, layers)
 	if len(parts) == 0 {
-		return // the rank holds nothing of it
+		return // the rank holds nothing of them
 	}
 	s := p.mem.slot(group, src)
 	h := s.holder(c.request)
@@ -116,12 +140,14 @@ func (c *write) add(group int, src, dst kvcache.BlockID) {
 	})
 }
 
-// sum is the checksum of what is going to be read.
-func (c *write) sum() (sum uint32) {
-	for _, x := range c.unread {
-		for _, part := range x.parts {
-			b := c.sender.mem.block(c.writer, x.group, x.src)
-			sum = crc32.Update(sum, castagnoli, b[part.Src:part.Src+part.Len])
+// sum is the checksum of a slice, of the parts that have left before too.
+func (p *proc) sum(o engine.Copy) (sum uint32) {
+	for _, g := range o.Groups {
+		for _, b := range g.Src {
+			for _, part := range p.w.mapping.Pieces(o.Writer, g.Group) {
+				block := p.mem.block(o.Writer, g.Group, b)
+				sum = crc32.Update(sum, castagnoli, block[part.Src:part.Src+part.Len])
+			}
 		}
 	}
 	return sum
@@ -297,7 +323,9 @@ func (e *end) landed(l *landing) {
 	x.put(p.mem, len(x.data)/2, len(x.data))
 	x.of.left--
 	if x.of.left == 0 && !x.of.refused {
-		p.hear(e, x.of.notice)
+		if x.of.notice != nil {
+			p.hear(e, x.of.notice)
+		}
 		e.ack(x.of, nil)
 	}
 	if l.g != nil {

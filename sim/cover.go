@@ -153,21 +153,22 @@ func noteName(o engine.Noted) string {
 
 // plainEvents are the events that are named by their type alone.
 var plainEvents = map[string]string{
-	"transfer.Registered":   "register",
-	"transfer.TakenBack":    "taken back",
-	"transfer.Withdrawn":    "withdraw",
-	"transfer.PeerGone":     "peer lost",
-	"transfer.Cancel":       "cancel",
-	"transfer.PeerUp":       "peer up",
-	"transfer.Unreachable":  "unreachable",
-	"transfer.ProgressCame": "progress",
-	"transfer.Verified":     "verified",
-	"transfer.Revoked":      "revoked",
-	"transfer.PullReady":    "ready",
-	"transfer.LeaseRefused": "refused",
-	"transfer.Expired":      "expired",
-	"transfer.Slotted":      "slotted",
-	"transfer.Claimed":      "claimed",
+	"transfer.Registered":     "register",
+	"transfer.LayersComputed": "layers",
+	"transfer.TakenBack":      "taken back",
+	"transfer.Withdrawn":      "withdraw",
+	"transfer.PeerGone":       "peer lost",
+	"transfer.Cancel":         "cancel",
+	"transfer.PeerUp":         "peer up",
+	"transfer.Unreachable":    "unreachable",
+	"transfer.ProgressCame":   "progress",
+	"transfer.Verified":       "verified",
+	"transfer.Revoked":        "revoked",
+	"transfer.PullReady":      "ready",
+	"transfer.LeaseRefused":   "refused",
+	"transfer.Expired":        "expired",
+	"transfer.Slotted":        "slotted",
+	"transfer.Claimed":        "claimed",
 }
 
 // observe counts how the engine's requests moved in a step.
@@ -202,7 +203,7 @@ func stateOf(list []engine.Held, id string) string {
 // checkCommitted looks that the record is complete before the last slice leaves. // PIPE-15
 func (p *proc) checkCommitted(o engine.Copy) {
 	for _, h := range p.held {
-		if h.Request != o.Notice.Request || h.Send == nil || !o.Notice.Last {
+		if o.Notice == nil || h.Request != o.Notice.Request || h.Send == nil || !o.Notice.Last {
 			continue
 		}
 		if ph := h.Send.Phase(); ph != "finishing" && ph != "draining complete" {

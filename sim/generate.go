@@ -62,6 +62,7 @@ func Generate(seed uint64, on Faults, nodes Nodes) Plan {
 	p := Plan{Seed: seed}
 	p.Cluster = d.cluster(on, nodes)
 	d.style(&p.Cluster, on)
+	p.Cluster.Parts = choose(dice{rand.New(rand.NewPCG(seed, 0x7061727473))}, 0, 1, 1, 8*cellSize)
 	names := p.Cluster.names()
 	n := d.between(1, 12)
 	for range n {

@@ -124,7 +124,7 @@ func (c Cluster) engine(role engine.Role, l kvcache.Layout) engine.Config {
 	cfg := engine.Config{
 		Role: role, Layout: l, Parallel: c.parallel(role),
 		MaxSeqs: c.Seqs, MaxWaiting: c.Queue, Chunked: c.Chunk > 0, ChunkTokens: c.Chunk,
-		Pipelined: c.Pipelined && role == engine.Prefill, Checksum: c.Checksum, Fencing: c.Fencing,
+		Pipelined: c.Pipelined && role == engine.Prefill, PartBytes: c.Parts, Checksum: c.Checksum, Fencing: c.Fencing,
 		Grow: c.PrefillGrow, Reuse: c.PrefillReuse,
 		Timeout: c.Timeout, Context: 1 << 16, Ends: []int32{endToken},
 		Text:          func(int32) []byte { return []byte{'x'} },

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"kvferry/engine"
 	"kvferry/kvcache"
@@ -13,9 +14,11 @@ var errPass = errors.New("the device failed")
 
 // pass is the forward pass that is out.
 type pass struct {
-	batch []engine.Work
-	fails bool
-	began int64
+	number uint64
+	batch  []engine.Work
+	fails  bool
+	began  int64
+	copied bool // the copies that come before it are made
 }
 
 // compute starts a forward pass of the toy model.
@@ -25,7 +28,7 @@ func (p *proc) compute(o engine.Compute) {
 		w.fail("protocol", "%s: two forward passes at a time", p.node.name)
 		return
 	}
-	ps := &pass{batch: o.Batch, fails: p.passFail, began: w.now}
+	ps := &pass{number: o.Pass, batch: o.Batch, fails: p.passFail, began: w.now}
 	p.pass, p.passFail = ps, false
 	tokens := 0
 	for _, work := range o.Batch {
@@ -38,7 +41,75 @@ func (p *proc) compute(o engine.Compute) {
 		w.hook(r, AtPass)
 	}
 	d := w.plan.Cluster.Pass + int64(tokens)*w.plan.Cluster.PassToken
+	p.reportLayers(ps, d)
 	w.after(d, func() { p.computed(ps) })
+}
+
+// reportLayers has the pass write its layers one after the other where that is of use, and tell of
+// them; what it tells may come when the pass is over.
+func (p *proc) reportLayers(ps *pass, d int64) {
+	w := p.w
+	if !slices.ContainsFunc(ps.batch, func(work engine.Work) bool { return work.Layers }) {
+		return
+	}
+	layers := w.plan.Cluster.Layers * len(w.plan.Cluster.Windows)
+	for through := 1; through <= layers; through++ {
+		ev := engine.LayersComputed{Pass: ps.number, Through: slices.Repeat([]int{through}, len(ps.batch))}
+		w.after(d*int64(through)/int64(layers+1), func() { p.writeLayers(ps, through) })
+		late := w.jitter('l', ps.number, uint64(through)) / 4
+		w.after(d*int64(through)/int64(layers+1)+late, func() { p.deliver(ev) })
+	}
+}
+
+// writeLayers writes what a pass has computed of the layers below through.
+func (p *proc) writeLayers(ps *pass, through int) {
+	if p.dead || p.w.bad != nil {
+		return
+	}
+	p.copyBlocks(ps)
+	for _, work := range ps.batch {
+		r := p.w.indexOf(work.Request)
+		for g, group := range p.w.layout.Groups {
+			if group.Recurrent() {
+				continue // the tokens are not through it
+			}
+			tpb := p.w.layout.BlockTokens
+			for pos := work.Start; pos < work.Start+len(work.Tokens); pos++ {
+				b := work.Tables[g].Block(pos / tpb)
+				for rank, s := range p.mem.shards {
+					p.writeCells(r, g, rank, s, b, pos, through)
+				}
+			}
+		}
+	}
+}
+
+// writeCells writes a token's cells of the layers below through, on one rank.
+func (p *proc) writeCells(r, g, rank int, s kvcache.Shard, b kvcache.BlockID, pos, through int) {
+	block := p.mem.block(rank, g, b)
+	for layer := s.Layers[g].Start; layer < s.Layers[g].End && p.w.layout.Groups[g].Layers[layer] < through; layer++ {
+		for kv := range 2 {
+			for head := s.Heads.Start; head < s.Heads.End; head++ {
+				at := s.HeadOffset(g, layer, kv, head) + pos%p.w.layout.BlockTokens*cellSize
+				putCell(block[at:], p.w.requests[r].seq.cell(g, layer, kv, head, pos))
+			}
+		}
+	}
+}
+
+// copyBlocks makes a pass's copies, once.
+func (p *proc) copyBlocks(ps *pass) {
+	if ps.copied {
+		return
+	}
+	ps.copied = true
+	for _, work := range ps.batch {
+		for _, c := range work.Copies {
+			for rank := range p.mem.shards {
+				copy(p.mem.block(rank, c.Group, c.To), p.mem.block(rank, c.Group, c.From))
+			}
+		}
+	}
 }
 
 // checkWork looks whether the tokens are the request's own at that place.
@@ -100,6 +171,7 @@ func (p *proc) computed(ps *pass) {
 		if ps.fails || w.bad != nil {
 			continue
 		}
+		p.copyBlocks(ps)
 		p.runWork(r, work)
 		if work.Sample != nil && w.bad == nil {
 			ev.Results = append(ev.Results, p.sample(r, work))
@@ -119,11 +191,6 @@ func (p *proc) computed(ps *pass) {
 
 // runWork is one request's share of a pass, on every rank and in every layer group.
 func (p *proc) runWork(r int, work engine.Work) {
-	for _, c := range work.Copies {
-		for rank := range p.mem.shards {
-			copy(p.mem.block(rank, c.Group, c.To), p.mem.block(rank, c.Group, c.From))
-		}
-	}
 	for g, group := range p.w.layout.Groups {
 		switch {
 		case group.Recurrent():

@@ -42,7 +42,9 @@ type Cluster struct {
 	// Chunk is how many prompt tokens a pass may compute; 0: prompts are not cut.
 	Chunk     int
 	Pipelined bool
-	Fencing   bool
+	// Parts is from how many bytes on layers of a chunk leave before it is computed; 0: never.
+	Parts   int
+	Fencing bool
 	// Timeout is kv_transfer_timeout; a silent connection is lost after DeadAfter.
 	Timeout, DeadAfter int64
 	// Latency is the least a message takes, Jitter what may come on top.

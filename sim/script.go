@@ -94,7 +94,7 @@ func (c *Cluster) fields() []field {
 		yesNo("preuse", &c.PrefillReuse), yesNo("dreuse", &c.DecodeReuse), yesNo("checksum", &c.Checksum),
 		number("pblocks", &c.PrefillBlocks), number("dblocks", &c.DecodeBlocks),
 		number("seqs", &c.Seqs), number("queue", &c.Queue), number("chunk", &c.Chunk),
-		yesNo("pipelined", &c.Pipelined), yesNo("fencing", &c.Fencing),
+		yesNo("pipelined", &c.Pipelined), number("parts", &c.Parts), yesNo("fencing", &c.Fencing),
 		duration("timeout", &c.Timeout), duration("dead", &c.DeadAfter),
 		duration("latency", &c.Latency), duration("jitter", &c.Jitter),
 		number("lanes", &c.Lanes), duration("block", &c.BlockTime),

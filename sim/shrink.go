@@ -149,6 +149,7 @@ func (s *shrinker) changes() []func(*Plan) {
 		func(p *Plan) { p.Cluster.PrefillReuse = false },
 		func(p *Plan) { p.Cluster.DecodeReuse = false },
 		func(p *Plan) { p.Cluster.Checksum = false },
+		func(p *Plan) { p.Cluster.Parts = 0 },
 		func(p *Plan) { p.Cluster.Jitter = 0 },
 		func(p *Plan) { p.Cluster.Drift = 0 },
 		func(p *Plan) { p.Cluster.TurnTTL = 0 },

@@ -14,16 +14,18 @@ var table = []struct {
 	// Nothing computed that could leave, and nobody to take it.
 	{sendMachine, "waiting", map[string][]string{
 		"pass":        {"waiting"},
+		"layers":      {"waiting"},
 		"chunk":       {"waiting", "held"},
 		"last chunk":  {"offered"},
 		"pass failed": {"released"},
-		"register":    {"registered", "draining", "released"}, // it fits, or does not
+		"register":    {"registered", "flowing", "draining", "released"}, // it fits, or does not; or layers leave at once
 		"taken back":  {"waiting"},
 		"cancel":      {"draining", "released"},
 		"given up":    {"draining", "released"},
 	}},
 	{sendMachine, "registered", map[string][]string{
 		"pass":        {"registered"},
+		"layers":      {"registered", "flowing"}, // too few bytes, or the first part
 		"chunk":       {"registered", "flowing", "released"},
 		"last chunk":  {"finishing", "released"},
 		"pass failed": {"released"},
@@ -38,6 +40,7 @@ var table = []struct {
 	// Slices are due, and nobody to take them.
 	{sendMachine, "held", map[string][]string{
 		"pass":        {"held"},
+		"layers":      {"held"},
 		"chunk":       {"held"},
 		"last chunk":  {"offered"},
 		"pass failed": {"released"},
@@ -48,6 +51,7 @@ var table = []struct {
 	}},
 	{sendMachine, "flowing", map[string][]string{
 		"pass":        {"flowing"},
+		"layers":      {"flowing"},
 		"chunk":       {"flowing"},
 		"last chunk":  {"finishing"},
 		"pass failed": {"draining", "released"},
@@ -90,6 +94,7 @@ var table = []struct {
 	}},
 	// The session has failed, and something still reads or writes the blocks.
 	{sendMachine, "draining", map[string][]string{
+		"layers":      {"draining"},
 		"chunk":       {"draining", "released"},
 		"last chunk":  {"draining", "draining complete", "released"},
 		"pass failed": {"draining", "released"},
