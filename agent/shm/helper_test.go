@@ -1,0 +1,14 @@
+//go:build linux
+
+package shm_test
+
+import (
+	"testing"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
