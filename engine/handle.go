@@ -46,7 +46,7 @@ var (
 	// ErrEarlierLife: whoever made the handle is no more; another process answers there now.
 	ErrEarlierLife = errors.New("the handle belongs to an earlier life of its engine")
 	// ErrOtherPrompt: the handle is of other tokens than the request's.
-	ErrOtherPrompt = errors.New("the handle is of another prompt")
+	ErrOtherPrompt = errors.New("the handle is of another prompt or model")
 	// ErrNoHashes: the handle does not say of which tokens it is.
 	ErrNoHashes = errors.New("the handle has no remote_block_hashes")
 	// ErrTurnOver: the turn's time to live has passed, or may have.

@@ -102,7 +102,11 @@ func (i Identity) Check(theirs Identity) error {
 		{"head dim", i.HeadDim, theirs.HeadDim},
 		{"layer groups", fmt.Sprint(i.Groups), fmt.Sprint(theirs.Groups)},
 	} {
-		if f.ours != f.theirs {
+		switch {
+		case f.ours == f.theirs:
+		case f.name == "model":
+			return modelMismatch(i.Model, theirs.Model)
+		default:
 			return &MismatchError{Field: f.name, Ours: fmt.Sprint(f.ours), Theirs: fmt.Sprint(f.theirs)}
 		}
 	}

@@ -55,7 +55,7 @@ func Load(name, path string, opt Options) (*Runner, error) {
 	r.model.Name = name
 	// Everything that decides the bits of the KV is in it, so that a peer that differs in any
 	// of it is refused, and the refusal shows in what.
-	r.model.Hash = fmt.Sprintf("llama.cpp %s, flash attention, %s K, %s V, %s", Version, opt.KV, opt.KV, sum)
+	r.model.Hash = fmt.Sprintf("llama.cpp %s, flash attention on, K %s, V %s, file %s", Version, opt.KV, opt.KV, sum)
 	if err := r.thread.do(func() error { return r.open(path) }); err != nil {
 		r.Close()
 		return nil, fmt.Errorf("model %q: %w", name, err)

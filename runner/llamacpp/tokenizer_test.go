@@ -56,7 +56,7 @@ func TestModel(t *testing.T) {
 	if a, b := r.Layout(), ref.Layout(); a.KVHeads != b.KVHeads || a.HeadDim != b.HeadDim || !slices.Equal(a.Groups[0].Layers, b.Groups[0].Layers) {
 		t.Errorf("layout is %+v, the reference runner has %+v", a, b)
 	}
-	for _, part := range []string{Version, "flash attention", "f16 K", want.Hash} {
+	for _, part := range []string{Version, "flash attention on", "K f16", "V f16", want.Hash} {
 		if !strings.Contains(got.Hash, part) {
 			t.Errorf("hash %q does not name %q", got.Hash, part)
 		}
