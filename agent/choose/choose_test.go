@@ -54,7 +54,9 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			agenttest.RunInBubble(t, newMake(n[0], n[1]))
-			agenttest.RunOnHeap(t, newMake(n[0], n[1])())
+			if name == "fast" { // real goroutines race once; what they race for is the same in all
+				agenttest.RunOnHeap(t, newMake(n[0], n[1])())
+			}
 		})
 	}
 }

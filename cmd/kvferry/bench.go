@@ -15,7 +15,7 @@ import (
 
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure transfers, leases, or any server that speaks OpenAI's API"}
-	cmd.AddCommand(benchPipelineCommand(), benchServeCommand(), benchLeaseCommand())
+	cmd.AddCommand(benchPipelineCommand(), benchServeCommand(), benchLeaseCommand(), benchTransferCommand())
 	return cmd
 }
 
