@@ -17,6 +17,8 @@ type Type uint32
 const (
 	F32  Type = 0
 	F16  Type = 1
+	Q4_0 Type = 2
+	Q4_1 Type = 3
 	Q8_0 Type = 8
 )
 
@@ -26,11 +28,18 @@ func (t Type) String() string {
 		return "F32"
 	case F16:
 		return "F16"
+	case Q4_0:
+		return "Q4_0"
+	case Q4_1:
+		return "Q4_1"
 	case Q8_0:
 		return "Q8_0"
 	}
 	return fmt.Sprintf("GGML type %d", uint32(t))
 }
+
+// quants is how many elements a block of a quantised type has.
+const quants = 32
 
 // block is how many elements one unit of the type holds and its size in bytes; 0, 0 if
 // the type is not supported.
@@ -40,8 +49,12 @@ func (t Type) block() (elems, bytes int) {
 		return 1, 4
 	case F16:
 		return 1, 2
+	case Q4_0:
+		return quants, 2 + quants/2
+	case Q4_1:
+		return quants, 4 + quants/2
 	case Q8_0:
-		return 32, 34
+		return quants, 2 + quants
 	}
 	return 0, 0
 }
@@ -51,7 +64,7 @@ func (t Type) Bytes(n int) (int, error) {
 	elems, size := t.block()
 	switch {
 	case elems == 0:
-		return 0, fmt.Errorf("%s is not supported: want F32, F16 or Q8_0", t)
+		return 0, fmt.Errorf("%s is not supported: want F32, F16, Q8_0, Q4_0 or Q4_1", t)
 	case n < 0 || n%elems != 0:
 		return 0, fmt.Errorf("%d elements are not whole blocks of %d (%s)", n, elems, t)
 	case n/elems > math.MaxInt/size:
@@ -113,6 +126,9 @@ func (f *File) Tensor(name string) (Tensor, error) {
 // Data reads a tensor's bytes as stored.
 func (f *File) Data(t Tensor) ([]byte, error) {
 	n, err := t.Type.Bytes(t.Elements())
+	if err == nil {
+		_, err = t.Type.Bytes(t.Dims[0]) // a row is stored by itself
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 	}

@@ -36,7 +36,7 @@ func sample(t testing.TB) []byte {
 	for i := range row {
 		row[i] = float32(i) - 20.5
 	}
-	for _, kind := range []gguf.Type{gguf.F32, gguf.F16, gguf.Q8_0} {
+	for _, kind := range []gguf.Type{gguf.F32, gguf.F16, gguf.Q8_0, gguf.Q4_0, gguf.Q4_1} {
 		if err := w.Tensor(kind.String(), []int{32, 2}, kind, row); err != nil {
 			t.Fatal(err)
 		}
