@@ -55,6 +55,20 @@ func wordLen(s string) int {
 	return n
 }
 
+// digitLen is the length of the digit that s begins with or else of all before the next one.
+func digitLen(s string) int {
+	for i, r := range s {
+		switch {
+		case classify(r) != number:
+		case i == 0:
+			return utf8.RuneLen(r)
+		default:
+			return i
+		}
+	}
+	return len(s)
+}
+
 var contractions = []string{"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}
 
 func contraction(s string) int {

@@ -38,6 +38,27 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// Where every digit is a word, the space before one is a word too.
+func TestDigits(t *testing.T) {
+	for text, want := range map[string][]string{
+		"a12 345b":      {"a", "1", "2", " ", "3", "4", "5", "b"},
+		"9":             {"9"},
+		" 9 x":          {" ", "9", " x"},
+		"3\u2167\u0663": {"3", "\u2167", "\u0663"},
+		"no digits":     {"no digits"},
+	} {
+		var got []string
+		for rest := text; rest != ""; {
+			n := digitLen(rest)
+			got = append(got, rest[:n])
+			rest = rest[n:]
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: pieces %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestAlphabet(t *testing.T) {
 	// The space is the best known letter of the alphabet, the newline the next.
 	for b, want := range map[byte]string{' ': "\u0120", '\n': "\u010a", 'a': "a", '~': "~", 0x7f: "\u0121", 0xa0: "\u0142", 0xad: "\u0143", 0xff: "\u00ff"} {

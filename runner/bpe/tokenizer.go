@@ -34,10 +34,16 @@ type Vocab struct {
 // pres are the pre-tokenizer names that mean GPT-2's splitting rule and no other.
 var pres = []string{"gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "roberta-bpe", "mellum", "modern-bert"}
 
+// digitPres are those that make a word of each digit first, and split what is between by GPT-2's
+// rule.
+var digitPres = []string{"smollm"}
+
 // Tokenizer turns text into tokens and back. It is safe for concurrent use.
 type Tokenizer struct {
 	// bytes[t] is token t's text, nil for control and unknown tokens.
 	bytes [][]byte
+	// digits: every digit is a word by itself.
+	digits bool
 	// first[b] is the token of the single byte b, or none.
 	first  [256]int32
 	merges map[pair]merge
@@ -59,13 +65,14 @@ const none = int32(-1)
 
 // New makes a tokenizer, or says which part of the vocabulary it cannot use.
 func New(v Vocab) (*Tokenizer, error) {
-	if !slices.Contains(pres, v.Pre) {
-		return nil, fmt.Errorf("pre-tokenizer %q is not supported: want gpt-2", v.Pre)
+	digits := slices.Contains(digitPres, v.Pre)
+	if !digits && !slices.Contains(pres, v.Pre) {
+		return nil, fmt.Errorf("pre-tokenizer %q is not supported: want gpt-2 or smollm", v.Pre)
 	}
 	if v.Kinds != nil && len(v.Kinds) != len(v.Tokens) {
 		return nil, fmt.Errorf("%d token kinds for %d tokens", len(v.Kinds), len(v.Tokens))
 	}
-	t := &Tokenizer{bytes: make([][]byte, len(v.Tokens)), merges: make(map[pair]merge, len(v.Merges))}
+	t := &Tokenizer{digits: digits, bytes: make([][]byte, len(v.Tokens)), merges: make(map[pair]merge, len(v.Merges))}
 	for i := range t.first {
 		t.first[i] = none
 	}
@@ -155,12 +162,7 @@ func (t *Tokenizer) Encode(text string) []int32 {
 // encodeFrom looks for the user-defined tokens of whole, then splits what is between them.
 func (t *Tokenizer) encodeFrom(text string, whole []wholeToken, out []int32) []int32 {
 	if len(whole) == 0 {
-		for text != "" {
-			n := wordLen(text)
-			out = t.encodeWord(text[:n], out)
-			text = text[n:]
-		}
-		return out
+		return t.encodeWords(text, out)
 	}
 	for {
 		before, after, found := strings.Cut(text, whole[0].text)
@@ -171,6 +173,23 @@ func (t *Tokenizer) encodeFrom(text string, whole []wholeToken, out []int32) []i
 		out = append(out, whole[0].token)
 		text = after
 	}
+}
+
+// encodeWords splits a text into words.
+func (t *Tokenizer) encodeWords(text string, out []int32) []int32 {
+	for text != "" {
+		end := len(text)
+		if t.digits {
+			end = digitLen(text)
+		}
+		for piece := text[:end]; piece != ""; {
+			n := wordLen(piece)
+			out = t.encodeWord(piece[:n], out)
+			piece = piece[n:]
+		}
+		text = text[end:]
+	}
+	return out
 }
 
 func replaceInvalid(s string) string {

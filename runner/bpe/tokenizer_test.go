@@ -158,3 +158,18 @@ func FuzzEncode(f *testing.F) {
 		}
 	})
 }
+
+// A pre-tokenizer that parts digits keeps merges from crossing them.
+func TestDigitMerges(t *testing.T) {
+	v := bpe.Vocab{Tokens: []string{"a", "1", "2", "12", "\u0120", "\u01201", "a1", "\u0120a"}, Merges: []string{"1 2", "\u0120 1", "a 1", "\u0120 a"}}
+	for pre, want := range map[string][]int32{"gpt-2": {0, 3, 5, 7}, "smollm": {0, 1, 2, 4, 1, 7}} {
+		v.Pre = pre
+		tok, err := bpe.New(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tok.Encode("a12 1 a"); !slices.Equal(got, want) {
+			t.Errorf("%s: tokens %v, want %v", pre, got, want)
+		}
+	}
+}
