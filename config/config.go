@@ -81,6 +81,8 @@ type Transceiver struct {
 	KVTransferTimeoutMS     *int    `yaml:"kv_transfer_timeout_ms" min:"1" max:"86400000" default:"60000" doc:"how long a transfer may stand still, in milliseconds"`
 	KVCacheBounceSizeMB     *int    `yaml:"kv_cache_bounce_size_mb" min:"0" max:"1048576" default:"0" doc:"size of a staging buffer that gathers a request's blocks; not built, and never with pipelined transfer"`
 	EnableChecksum          *bool   `yaml:"enable_checksum" default:"false" doc:"the receiver compares each slice with what was sent before it uses it"`
+	EnableWireChecksum      *bool   `yaml:"enable_wire_checksum" default:"false" doc:"every frame of blocks carries a CRC32C of what it holds, and a peer whose bytes differ is dropped; each engine decides for what it sends"`
+	Connections             *int    `yaml:"connections" min:"1" max:"16" default:"2" doc:"connections for blocks that an engine opens to a peer, beside the one for messages"`
 	TransceiverRuntime      *string `yaml:"transceiver_runtime" enum:"auto,go" known:"PYTHON,CPP" default:"auto" doc:"which implementation moves the KV; auto becomes go"`
 
 	KVLeaseDuration      *Seconds `yaml:"kv_lease_duration" min:"0.001" max:"86400" inherit:"kv_lease_duration" doc:"as at the top level, for these engines; the prefill engines' counts"`
@@ -89,6 +91,15 @@ type Transceiver struct {
 	DecoderKVBlocksTTL   *Seconds `yaml:"decoder_kv_blocks_ttl" min:"0" max:"604800" inherit:"decoder_kv_blocks_ttl" doc:"as at the top level, for these engines; the decode engines' counts"`
 	KVLoadFailurePolicy  *string  `yaml:"kv_load_failure_policy" enum:"fail,recompute" inherit:"kv_load_failure_policy" doc:"as at the top level, for these engines"`
 	KVRecomputeThreshold *int     `yaml:"kv_recompute_threshold" min:"0" max:"16777216" inherit:"kv_recompute_threshold" doc:"as at the top level, for these engines"`
+
+	TLS TLS `yaml:"tls" doc:"the certificates between engines"`
+}
+
+// TLS is what engines prove themselves to each other by, beside the token.
+type TLS struct {
+	CertFile *string `yaml:"cert_file" default:"none" doc:"PEM file with the engine's certificate, or none; with the other two files engines speak TLS 1.3 alone and verify each other"`
+	KeyFile  *string `yaml:"key_file" default:"none" doc:"PEM file with its key, or none"`
+	CAFile   *string `yaml:"ca_file" default:"none" doc:"PEM file with the certificates of the authority that signed all engines' own, or none"`
 }
 
 // Overrides are what a command line says over a file. The tags name the flag and the keys that
@@ -129,7 +140,13 @@ type Overrides struct {
 	Pipelined *bool `flag:"pipelined" keys:"*.cache_transceiver_config.enable_pipelined_transfer"`
 	Layerwise *bool `flag:"layerwise" keys:"*.cache_transceiver_config.enable_layerwise_transfer"`
 	Checksum  *bool `flag:"kv-checksum" keys:"*.cache_transceiver_config.enable_checksum"`
+	WireSum   *bool `flag:"agent-checksum" keys:"*.cache_transceiver_config.enable_wire_checksum"`
+	Lanes     *int  `flag:"agent-connections" keys:"*.cache_transceiver_config.connections"`
 	TimeoutMS *int  `flag:"kv-transfer-timeout" keys:"*.cache_transceiver_config.kv_transfer_timeout_ms"`
+
+	TLSCert *string `flag:"agent-tls-cert" keys:"*.cache_transceiver_config.tls.cert_file"`
+	TLSKey  *string `flag:"agent-tls-key" keys:"*.cache_transceiver_config.tls.key_file"`
+	TLSCA   *string `flag:"agent-tls-ca" keys:"*.cache_transceiver_config.tls.ca_file"`
 
 	LeaseDuration      *Seconds `flag:"kv-lease-duration" keys:"kv_lease_duration,*.cache_transceiver_config.kv_lease_duration"`
 	LeaseVerification  *bool    `flag:"kv-lease-verification" keys:"kv_lease_verification,*.cache_transceiver_config.kv_lease_verification"`

@@ -99,6 +99,9 @@ var filled = map[string]string{
 	"model":     Embedded + " or the path of a GGUF file",
 	"llama_lib": Auto + " or a folder",
 	"device":    "cpu, " + Auto + " or a device's name",
+	"cert_file": NoFile + " or the path of a PEM file",
+	"key_file":  NoFile + " or the path of a PEM file",
+	"ca_file":   NoFile + " or the path of a PEM file",
 }
 
 // ranged tells whether the key's value is a number with bounds.

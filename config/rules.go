@@ -14,6 +14,8 @@ var rules = []func(Config) []Finding{
 	noBounceForPipelining,
 	countOfURLs,
 	equalBlocks,
+	wholeTLS,
+	tlsOnBoth,
 	equalEngines,
 	llamaForLlama,
 }
@@ -118,6 +120,39 @@ func llamaForLlama(c Config) (faults []Finding) {
 	}
 	return faults
 }
+
+// wholeTLS: one certificate file without the others is a mistake, and must not become no TLS.
+func wholeTLS(c Config) (faults []Finding) {
+	for _, s := range c.sides() {
+		t := s.Transceiver.TLS
+		if *t.CertFile == NoFile && *t.KeyFile == NoFile && *t.CAFile == NoFile {
+			continue
+		}
+		for _, f := range []struct{ key, value string }{{"cert_file", *t.CertFile}, {"key_file", *t.KeyFile}, {"ca_file", *t.CAFile}} {
+			if f.value == NoFile {
+				faults = append(faults, s.at(tlsKey+f.key, "%s: TLS needs cert_file, key_file and ca_file", NoFile))
+			}
+		}
+	}
+	return faults
+}
+
+// tlsOnBoth: engines with certificates and engines without do not speak to each other.
+func tlsOnBoth(c Config) []Finding {
+	p, d := c.ContextServers.Transceiver.TLS, c.GenerationServers.Transceiver.TLS
+	switch {
+	case (*p.CAFile == NoFile) == (*d.CAFile == NoFile):
+		return nil
+	case *p.CAFile == NoFile:
+		return []Finding{at(generationServers+"."+tlsKey+"ca_file", "%s: the prefill engines have no certificates, and engines with and without cannot speak to each other", quote(*d.CAFile))}
+	}
+	return []Finding{at(contextServers+"."+tlsKey+"ca_file", "%s: the decode engines have no certificates, and engines with and without cannot speak to each other", quote(*p.CAFile))}
+}
+
+const tlsKey = "cache_transceiver_config.tls."
+
+// NoFile stands where no file is named.
+const NoFile = "none"
 
 // What runs a model's file, beside Auto.
 const (

@@ -64,8 +64,11 @@ type EngineConfig struct {
 	// RecomputeThreshold is the length in tokens from which on a remote prefix is loaded; a
 	// shorter one is computed.
 	RecomputeThreshold int
-	// Token is what a leg must carry to be taken; TrustNetwork takes legs without one. An engine
-	// of a pair that has neither takes none.
+	// Agent is how KV travels.
+	Agent AgentConfig
+	// Token is what a leg must carry to be taken, and what engines prove to each other that they
+	// have; TrustNetwork takes legs, and peers, without one. An engine of a pair that has neither
+	// takes none.
 	Token        string
 	TrustNetwork bool
 	// DrainTimeout is how long requests may go on after the order to stop.
@@ -78,6 +81,19 @@ type EngineConfig struct {
 	// PoisonFreed overwrites each block whose content nobody can want; for tests.
 	PoisonFreed bool
 }
+
+// AgentConfig is how KV travels between engines.
+type AgentConfig struct {
+	// Connections is how many of them carry blocks, to a peer that this engine dials.
+	Connections int
+	// Checksum adds a CRC32C to each frame of blocks.
+	Checksum bool
+	// CertFile, KeyFile and CAFile are the certificates of engines among each other; NoFile is none.
+	CertFile, KeyFile, CAFile string
+}
+
+// NoFile stands where no file is named.
+const NoFile = config.NoFile
 
 // LlamaConfig is how llama.cpp runs a model.
 type LlamaConfig struct {

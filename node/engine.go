@@ -15,7 +15,6 @@ import (
 
 	"kvferry/agent"
 	"kvferry/agent/memory"
-	"kvferry/agent/tcp"
 	"kvferry/engine"
 	"kvferry/kvcache"
 	"kvferry/runner"
@@ -86,6 +85,7 @@ func StartEngine(cfg EngineConfig) (e *Engine, err error) {
 	if e.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return e, fmt.Errorf("listen: %w", err)
 	}
+	e.warnIfOpen()
 	e.server = newServer(e.handler(), cfg.Log)
 	go serveHTTP(e.server, e.listener, cfg.Log)
 	return e, nil
@@ -161,7 +161,10 @@ func (e *Engine) startAgent(pools []wire.Pool) error {
 	if e.cfg.Role == engine.Aggregated {
 		return nil
 	}
-	e.agent = tcp.New(tcp.Options{Listen: e.cfg.AgentListen, Log: e.cfg.Log})
+	var err error
+	if e.agent, err = openAgent(e.cfg); err != nil {
+		return err
+	}
 	if e.cfg.WrapAgent != nil {
 		e.agent = e.cfg.WrapAgent(e.agent)
 	}

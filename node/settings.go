@@ -32,9 +32,13 @@ func EngineConfigOf(c config.Config, role engine.Role) EngineConfig {
 		BlockTokens: *s.KVCache.TokensPerBlock, KVDType: *s.KVCache.DType, KVBlocks: *s.KVCache.Blocks,
 		KVManager: *s.KVCache.Manager, BlockReuse: *s.KVCache.EnableBlockReuse,
 		ChunkedPrefill: *s.EnableChunkedPrefill, ChunkTokens: *s.MaxNumTokens,
-		Pipelined:      role == engine.Prefill && *s.Transceiver.EnablePipelinedTransfer,
-		PartBytes:      part,
-		Checksum:       *s.Transceiver.EnableChecksum,
+		Pipelined: role == engine.Prefill && *s.Transceiver.EnablePipelinedTransfer,
+		PartBytes: part,
+		Checksum:  *s.Transceiver.EnableChecksum,
+		Agent: AgentConfig{
+			Checksum: *s.Transceiver.EnableWireChecksum, Connections: *s.Transceiver.Connections,
+			CertFile: *s.Transceiver.TLS.CertFile, KeyFile: *s.Transceiver.TLS.KeyFile, CAFile: *s.Transceiver.TLS.CAFile,
+		},
 		TensorParallel: *s.TensorParallelSize, PipelineParallel: *s.PipelineParallelSize,
 		MaxSeqs: *s.MaxBatchSize, MaxWaiting: *s.MaxQueueSize,
 		TransferTimeout: time.Duration(*s.Transceiver.KVTransferTimeoutMS) * time.Millisecond,
@@ -61,6 +65,10 @@ func (c EngineConfig) settings() config.Servers {
 		},
 		Transceiver: config.Transceiver{
 			EnablePipelinedTransfer: &c.Pipelined, EnableLayerwiseTransfer: new(c.PartBytes > 0), EnableChecksum: &c.Checksum,
+			EnableWireChecksum: &c.Agent.Checksum, Connections: &c.Agent.Connections,
+			TLS: config.TLS{
+				CertFile: &c.Agent.CertFile, KeyFile: &c.Agent.KeyFile, CAFile: &c.Agent.CAFile,
+			},
 			KVTransferTimeoutMS: new(milliseconds(c.TransferTimeout)),
 			KVLeaseDuration:     new(config.SecondsOf(c.LeaseDuration)), KVLeaseVerification: &c.LeaseVerification,
 			KVLeaseSlots: &c.LeaseSlots, DecoderKVBlocksTTL: new(config.SecondsOf(c.TurnTTL)),

@@ -10,6 +10,7 @@ type ReadData struct {
 	Last     bool
 	// Bytes is how many follow.
 	Bytes   uint32
+	Sum     Sum32
 	Refused bool
 	// Reason says why the request was refused.
 	Reason string
@@ -22,6 +23,7 @@ func (r ReadData) Append(b []byte) []byte {
 	e.u32(r.Part)
 	e.bool(r.Last)
 	e.u32(r.Bytes)
+	e.sum(r.Sum)
 	e.bool(r.Refused)
 	e.string(r.Reason)
 	return e.b
@@ -31,7 +33,7 @@ func (r ReadData) Append(b []byte) []byte {
 func DecodeReadData(b []byte) (ReadData, error) {
 	d := dec{b: b}
 	r := ReadData{
-		Transfer: d.u64(), Part: d.u32(), Last: d.bool(), Bytes: d.u32(), Refused: d.bool(), Reason: d.string(),
+		Transfer: d.u64(), Part: d.u32(), Last: d.bool(), Bytes: d.u32(), Sum: d.sum(), Refused: d.bool(), Reason: d.string(),
 	}
 	switch {
 	case d.err != nil:

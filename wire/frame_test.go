@@ -76,6 +76,7 @@ var codecs = map[string]codec{
 			r.Reason = rapid.String().Draw(t, "reason")
 		} else {
 			r.Bytes = rapid.Uint32Range(0, MaxBulk).Draw(t, "bytes")
+			r.Sum = drawSum(t)
 		}
 		return r
 	}),
@@ -104,10 +105,17 @@ func drawRanges(t *rapid.T) []Range {
 	return rs
 }
 
+func drawSum(t *rapid.T) (s Sum32) {
+	if rapid.Bool().Draw(t, "summed") {
+		s.Add(rapid.SliceOf(rapid.Byte()).Draw(t, "of"))
+	}
+	return s
+}
+
 func drawWrite(t *rapid.T) Write {
 	w := Write{
 		Transfer: rapid.Uint64().Draw(t, "transfer"), Part: rapid.Uint32().Draw(t, "part"),
-		Last: rapid.Bool().Draw(t, "last"), Epoch: rapid.Uint64().Draw(t, "epoch"), Ranges: drawRanges(t),
+		Last: rapid.Bool().Draw(t, "last"), Epoch: rapid.Uint64().Draw(t, "epoch"), Ranges: drawRanges(t), Sum: drawSum(t),
 	}
 	if w.Last && rapid.Bool().Draw(t, "has notice") {
 		w.HasNotice, w.Notice = true, rapid.Uint32Range(0, MaxNotice).Draw(t, "notice")
@@ -227,6 +235,8 @@ func TestFramesRefuse(t *testing.T) {
 		"early notice":          {"write", Write{HasNotice: true}, "not its last"},
 		"stray notice":          {"write", Write{Last: true, Notice: 1}, "there is none"},
 		"long notice":           {"write", Write{Last: true, HasNotice: true, Notice: MaxNotice + 1}, "longer than"},
+		"a sum of nothing":      {"write", Write{Sum: Sum32{Value: 1}}, "not made"},
+		"an answer's likewise":  {"data", ReadData{Sum: Sum32{Value: 1}}, "not made"},
 		"long answer":           {"data", ReadData{Bytes: MaxBulk + 1}, "longer than"},
 		"refused with bytes":    {"data", ReadData{Bytes: 1, Refused: true}, "given and refused"},
 		"given with a reason":   {"data", ReadData{Reason: "why"}, "given and refused"},

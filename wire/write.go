@@ -17,6 +17,7 @@ type Write struct {
 	// the last part has one.
 	HasNotice bool
 	Notice    uint32
+	Sum       Sum32
 }
 
 // Append encodes the write's header.
@@ -29,6 +30,7 @@ func (w Write) Append(b []byte) []byte {
 	e.ranges(w.Ranges)
 	e.bool(w.HasNotice)
 	e.u32(w.Notice)
+	e.sum(w.Sum)
 	return e.b
 }
 
@@ -37,7 +39,7 @@ func DecodeWrite(b []byte) (Write, error) {
 	d := dec{b: b}
 	w := Write{
 		Transfer: d.u64(), Part: d.u32(), Last: d.bool(), Epoch: d.u64(), Ranges: d.ranges(),
-		HasNotice: d.bool(), Notice: d.u32(),
+		HasNotice: d.bool(), Notice: d.u32(), Sum: d.sum(),
 	}
 	switch {
 	case d.err != nil:

@@ -48,6 +48,8 @@ type Options struct {
 	RevokeGrace time.Duration
 	// Bulk is how many bulk connections the dialling side opens: 1.
 	Bulk int
+	// Checksum adds a CRC32C to each bulk frame that we send.
+	Checksum bool
 	// FrameBytes and FrameRanges are the most that one bulk frame carries: 1 MiB and 256.
 	FrameBytes  int
 	FrameRanges int

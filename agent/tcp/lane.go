@@ -35,6 +35,7 @@ type lane struct {
 
 	bufs   net.Buffers       // of send: reused frame after frame
 	pieces [][]byte          // of receive: likewise
+	whole  [][]byte          // the same, to be summed
 	in     map[uint64]uint32 // of receive: the next part of each write that goes on
 }
 
@@ -71,10 +72,21 @@ func (n *lane) send() {
 
 // frame is one bulk frame to send.
 type frame struct {
-	op     *op // of a write
-	header []byte
+	op     *op        // of a write
+	write  wire.Write // likewise
+	data   wire.ReadData
 	ranges []wire.Range // of our memory
 	notice []byte
+}
+
+// header is the frame up to its bytes.
+func (f *frame) header(sum wire.Sum32) []byte {
+	if f.op == nil {
+		f.data.Sum = sum
+		return wire.Pack(wire.FrameData, f.data)
+	}
+	f.write.Sum = sum
+	return wire.Pack(wire.FrameWrite, f.write)
 }
 
 // nextFrame waits for a frame to send. Its transfer is busy until it is sent.
@@ -92,19 +104,17 @@ func (n *lane) nextFrame() (frame, bool) {
 	if j.op == nil {
 		l.serving--
 		n.flows.Served(true)
-		return frame{header: wire.Pack(wire.FrameData, j.data), ranges: j.ranges}, true
+		return frame{data: j.data, ranges: j.ranges}, true
 	}
 	o := j.op
 	p := o.cut.Next(l.limits())
-	w := wire.Write{
+	f := frame{op: o, ranges: p.Local, write: wire.Write{
 		Transfer: o.number, Part: o.parts, Last: p.Last, Epoch: o.t.Epoch, Ranges: p.Remote,
-	}
-	f := frame{op: o, ranges: p.Local}
+	}}
 	if p.Last && o.t.Notice != nil {
 		f.notice = o.t.Notice
-		w.HasNotice, w.Notice = true, uint32(len(f.notice))
+		f.write.HasNotice, f.write.Notice = true, uint32(len(f.notice))
 	}
-	f.header = wire.Pack(wire.FrameWrite, w)
 	o.busy, o.parts, o.whole = true, o.parts+1, p.Last
 	n.flows.Served(p.Last)
 	return f, true
@@ -113,14 +123,31 @@ func (n *lane) nextFrame() (frame, bool) {
 // write sends a frame straight from registered memory.
 func (n *lane) write(f frame) error {
 	regions := n.l.a.memory()
-	bufs := append(n.bufs[:0], f.header)
+	bufs := append(n.bufs[:0], nil) // the header
 	for _, r := range f.ranges {
 		bufs = append(bufs, regions.Bytes(r.Region, r.Offset, r.Length))
 	}
 	if len(f.notice) > 0 {
 		bufs = append(bufs, f.notice)
 	}
+	bufs[0] = f.header(n.sum(bufs[1:]))
 	n.bufs = bufs[:0]
 	_, err := bufs.WriteTo(n.conn)
 	return err
+}
+
+// sum is the checksum of what a frame of ours carries, where one was asked for.
+func (n *lane) sum(pieces [][]byte) (s wire.Sum32) {
+	if !n.l.a.o.Checksum {
+		return s
+	}
+	return sumOf(pieces)
+}
+
+func sumOf(pieces [][]byte) (s wire.Sum32) {
+	s.Add(nil) // so that a sum of nothing is one
+	for _, p := range pieces {
+		s.Add(p)
+	}
+	return s
 }

@@ -40,6 +40,7 @@ func TestProtocolErrors(t *testing.T) {
 		"an answer to nothing":   {bulk: wire.Pack(wire.FrameData, wire.ReadData{Transfer: 3}), want: "not asked for"},
 		"a part twice":           {bulk: append(write(wire.Write{Ranges: ok, Epoch: 1}), write(wire.Write{Ranges: ok, Epoch: 1})...), want: "part 0"},
 		"a part left out":        {bulk: append(write(wire.Write{Ranges: ok, Epoch: 1}), write(wire.Write{Ranges: ok, Epoch: 1, Part: 2})...), want: "part 2"},
+		"another checksum":       {bulk: write(wire.Write{Ranges: ok, Epoch: 1, Last: true, Sum: wire.Sum32{Made: true, Value: 1}}), want: "bytes changed"},
 		"the end of the control": {want: "closed"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -85,18 +85,25 @@ func (n *lane) takeWrite(w wire.Write) error {
 // landWrite reads a write's bytes into the blocks; then, after its last part, its notice is
 // told and the write acknowledged, in this order.
 func (n *lane) landWrite(w wire.Write) error {
-	if err := n.land(w.Ranges); err != nil {
+	sum, err := n.land(w.Ranges, w.Sum.Made)
+	if err != nil {
 		return err
+	}
+	notice, err := readBytes(n.conn, int(w.Notice))
+	if err != nil {
+		return err
+	}
+	if w.Sum.Made {
+		sum.Add(notice)
+	}
+	if sum != w.Sum {
+		return errChanged
 	}
 	if !w.Last {
 		n.in[w.Transfer] = w.Part + 1
 		return nil
 	}
 	delete(n.in, w.Transfer)
-	notice, err := readBytes(n.conn, int(w.Notice))
-	if err != nil {
-		return err
-	}
 	if w.HasNotice {
 		n.l.a.events.Push(agent.Notice{Peer: n.l.hello.Life, Payload: notice})
 	}
@@ -104,8 +111,11 @@ func (n *lane) landWrite(w wire.Write) error {
 	return nil
 }
 
-// land reads bytes into ranges that are inside our memory.
-func (n *lane) land(ranges []wire.Range) error {
+// errChanged: the transfer does not succeed, and nothing else that came this way is trusted.
+var errChanged = errors.New("bytes changed on their way: the checksum of a frame is another")
+
+// land reads bytes into ranges that are inside our memory, and sums what is there then.
+func (n *lane) land(ranges []wire.Range, summed bool) (sum wire.Sum32, err error) {
 	regions := n.l.a.memory()
 	n.pieces = n.pieces[:0]
 	for _, r := range ranges {
@@ -113,7 +123,14 @@ func (n *lane) land(ranges []wire.Range) error {
 			n.pieces = append(n.pieces, regions.Bytes(r.Region, r.Offset, r.Length))
 		}
 	}
-	return scatter(n.conn, n.pieces)
+	if !summed {
+		return sum, scatter(n.conn, n.pieces)
+	}
+	n.whole = append(n.whole[:0], n.pieces...) // scatter uses pieces up
+	if err := scatter(n.conn, n.pieces); err != nil {
+		return sum, err
+	}
+	return sumOf(n.whole), nil
 }
 
 // fillEach fills the pieces one after another.
@@ -146,7 +163,10 @@ func (n *lane) takeData(d wire.ReadData) error {
 		return n.skip(uint64(d.Bytes)) // an earlier part was refused
 	}
 	if !d.Refused {
-		err = n.land(p.Local)
+		var sum wire.Sum32
+		if sum, err = n.land(p.Local, d.Sum.Made); err == nil && sum != d.Sum {
+			err = errChanged
+		}
 	}
 	l := n.l
 	l.mu.Lock()

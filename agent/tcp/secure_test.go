@@ -26,7 +26,7 @@ func securedBy(store *certs.Store) agenttest.Make {
 	return func(t testing.TB, o agenttest.Options) agent.Agent {
 		opt := tcp.Options{
 			Listen: o.Addr, Log: quietLog, RevokeGrace: o.RevokeGrace, FrameBytes: o.FrameBytes,
-			Secret: secret, TLS: store, Bulk: 2,
+			Secret: secret, TLS: store, Bulk: 2, Checksum: true,
 		}
 		if o.Gate != nil {
 			opt.Conn = o.Gate.Bulk

@@ -67,6 +67,7 @@ func engineCommand(role engine.Role) *cobra.Command {
 	engineFlags(f, &s.over)
 	if role != engine.Aggregated {
 		leaseFlags(f, &s.over)
+		agentFlags(f, &s.over)
 		door.tokenFlag(f)
 		door.trustFlag(f, "take legs of requests from whoever can reach this engine, without a token")
 	}

@@ -132,6 +132,16 @@ func engineFlags(f *pflag.FlagSet, o *config.Overrides) {
 	f.Var(said[int]{&o.TimeoutMS, wholeMilliseconds, "duration", timeout.String()}, "kv-transfer-timeout", "how long a KV transfer may stand still")
 }
 
+// agentFlags are those about what carries KV between engines.
+func agentFlags(f *pflag.FlagSet, o *config.Overrides) {
+	d := config.Default().ContextServers.Transceiver
+	intFlag(f, &o.Lanes, "agent-connections", *d.Connections, "connections for blocks that an engine opens to a peer")
+	boolFlag(f, &o.WireSum, "agent-checksum", *d.EnableWireChecksum, "add a CRC32C to each frame of blocks")
+	stringFlag(f, &o.TLSCert, "agent-tls-cert", *d.TLS.CertFile, "PEM `FILE` with the engine's certificate; TLS between engines needs all three files")
+	stringFlag(f, &o.TLSKey, "agent-tls-key", *d.TLS.KeyFile, "PEM `FILE` with its key")
+	stringFlag(f, &o.TLSCA, "agent-tls-ca", *d.TLS.CAFile, "PEM `FILE` with the certificates of the authority that signed all engines' own")
+}
+
 // leaseFlags are those of every command that is about engines of a pair.
 func leaseFlags(f *pflag.FlagSet, o *config.Overrides) {
 	d := config.Default()
@@ -160,6 +170,7 @@ func clusterFlags(f *pflag.FlagSet, o *config.Overrides, pipelined bool) {
 	intFlag(f, &o.Decode, "decode", *d.GenerationServers.NumInstances, "number of decode engines")
 	engineFlags(f, o)
 	leaseFlags(f, o)
+	agentFlags(f, o)
 	pipelinedFlag(f, o, pipelined)
 }
 
@@ -193,6 +204,11 @@ func engineArgs(cfg node.EngineConfig, pipelined bool) []string {
 		fmt.Sprintf("--tensor-parallel=%d", cfg.TensorParallel),
 		fmt.Sprintf("--pipeline-parallel=%d", cfg.PipelineParallel),
 		fmt.Sprintf("--kv-checksum=%t", cfg.Checksum),
+		fmt.Sprintf("--agent-connections=%d", cfg.Agent.Connections),
+		fmt.Sprintf("--agent-checksum=%t", cfg.Agent.Checksum),
+		"--agent-tls-cert=" + cfg.Agent.CertFile,
+		"--agent-tls-key=" + cfg.Agent.KeyFile,
+		"--agent-tls-ca=" + cfg.Agent.CAFile,
 		fmt.Sprintf("--kv-transfer-timeout=%s", cfg.TransferTimeout),
 		fmt.Sprintf("--kv-lease-duration=%s", cfg.LeaseDuration),
 		fmt.Sprintf("--kv-lease-verification=%t", cfg.LeaseVerification),

@@ -94,6 +94,8 @@ var values = map[string]string{
 	"kv-lease-duration": "1.25s", "kv-lease-verification": "false", "kv-lease-slots": "22", "decoder-kv-blocks-ttl": "0s",
 	"engine": "llamacpp", "requantize": "q4_0", "llama-lib": "/opt/llama", "device": "cuda", "threads": "24", "context": "25",
 	"kv-load-failure-policy": "recompute", "kv-recompute-threshold": "23",
+	"agent-connections": "7", "agent-checksum": "true",
+	"agent-tls-cert": "tls.crt", "agent-tls-key": "tls.key", "agent-tls-ca": "ca.crt",
 }
 
 // Each override has a flag of its name in up and check, which sets it and nothing else; unset
@@ -150,13 +152,13 @@ context_servers:
   tensor_parallel_size: 2
   llama_config: {llama_lib: lib, device: Vulkan0, threads: 3, context: 300}
   kv_cache_config: {tokens_per_block: 8, dtype: f32, blocks: 14, manager: grow, enable_block_reuse: false}
-  cache_transceiver_config: {enable_pipelined_transfer: true, enable_layerwise_transfer: false, kv_transfer_timeout_ms: 1500, enable_checksum: true, kv_lease_duration: 0.123456789}
+  cache_transceiver_config: {enable_pipelined_transfer: true, enable_layerwise_transfer: false, kv_transfer_timeout_ms: 1500, enable_checksum: true, kv_lease_duration: 0.123456789, connections: 3, enable_wire_checksum: true, tls: {cert_file: c, key_file: k, ca_file: a}}
 generation_servers:
   enable_chunked_prefill: false
   max_num_tokens: 21
   pipeline_parallel_size: 2
   kv_cache_config: {tokens_per_block: 8, dtype: f32, manager: reserve}
-  cache_transceiver_config: {decoder_kv_blocks_ttl: 0, kv_recompute_threshold: 9}
+  cache_transceiver_config: {decoder_kv_blocks_ttl: 0, kv_recompute_threshold: 9, tls: {cert_file: c, key_file: k, ca_file: a}}
 engine: llamacpp
 requantize: q4_0
 kv_lease_verification: false
@@ -186,6 +188,7 @@ kv_load_failure_policy: recompute
 		f.SetOutput(io.Discard)
 		engineFlags(f, &child.over)
 		leaseFlags(f, &child.over)
+		agentFlags(f, &child.over)
 		pipelinedFlag(f, &child.over, false)
 		var got node.EngineConfig
 		drainFlag(f, &got.DrainTimeout)
