@@ -44,7 +44,7 @@ func TestConformanceUnderTLS(t *testing.T) {
 
 // meet lets an agent with one set of options dial one with another, and gives both sides' errors;
 // nil is that they are up.
-func meet(t *testing.T, dialler, listener tcp.Options) (dialled error, logged string) {
+func meet(t *testing.T, dialler, listener tcp.Options) (logged string, dialled error) {
 	t.Helper()
 	var log logs
 	listener.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -55,7 +55,7 @@ func meet(t *testing.T, dialler, listener tcp.Options) (dialled error, logged st
 		switch e := (<-a.Events()).(type) {
 		case agent.PeerUp:
 			await[agent.PeerUp](t, b)
-			return nil, ""
+			return "", nil
 		case agent.ConnectFailed:
 			log.await(t, "handshake failed")
 			select {
@@ -65,7 +65,7 @@ func meet(t *testing.T, dialler, listener tcp.Options) (dialled error, logged st
 			}
 			log.mu.Lock()
 			defer log.mu.Unlock()
-			return e.Err, log.b.String()
+			return log.b.String(), e.Err
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestTokens(t *testing.T) {
 		"none at the other":   {"t", "", "has no token and was offered one", "the peer has a token and this engine has none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err, logged := meet(t, tcp.Options{Secret: auth.New(c.dialler)}, tcp.Options{Secret: auth.New(c.listener)})
+			logged, err := meet(t, tcp.Options{Secret: auth.New(c.dialler)}, tcp.Options{Secret: auth.New(c.listener)})
 			if c.told == "" {
 				must(t, err)
 				return
@@ -129,7 +129,7 @@ func TestCertificates(t *testing.T) {
 			o := tcp.Options{Secret: secret, Handshake: 2 * time.Second}
 			dialler, listener := o, o
 			dialler.TLS, listener.TLS = c.dialler, c.listener
-			err, _ := meet(t, dialler, listener)
+			_, err := meet(t, dialler, listener)
 			if (err == nil) != c.ok {
 				t.Error(err)
 			}
