@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"kvferry/agent"
 	"kvferry/agent/nixl"
+	"kvferry/agent/shm"
 	"kvferry/agent/tcp"
 	"kvferry/bench/transfer"
 )
@@ -23,7 +25,7 @@ var benchAgents = []struct {
 	here func() error
 	open func(arg string) (agent.Agent, error)
 }{
-	{"tcp", nil, func(arg string) (agent.Agent, error) {
+	{"tcp", always, func(arg string) (agent.Agent, error) {
 		o := tcp.Options{Log: quietLog}
 		if arg != "" {
 			n, err := strconv.Atoi(arg)
@@ -34,10 +36,19 @@ var benchAgents = []struct {
 		}
 		return tcp.New(o), nil
 	}},
+	{"shm", func() error {
+		a, err := shm.New(shm.Options{Log: quietLog})
+		if err == nil {
+			err = a.Close(context.Background())
+		}
+		return err
+	}, func(string) (agent.Agent, error) { return shm.New(shm.Options{Log: quietLog}) }},
 	{"nixl", func() error { _, err := nixl.FindLibrary(""); return err }, func(arg string) (agent.Agent, error) {
 		return nixl.New(nixl.Options{Control: tcp.New(tcp.Options{Log: quietLog}), Backend: arg, Log: quietLog})
 	}},
 }
+
+func always() error { return nil }
 
 var quietLog = slog.New(slog.DiscardHandler)
 
@@ -84,7 +95,7 @@ func benchTransferCommand() *cobra.Command {
 			}
 			if len(o.Agents) == 0 {
 				for _, a := range benchAgents {
-					if a.here == nil || a.here() == nil {
+					if a.here() == nil {
 						o.Agents = append(o.Agents, a.name)
 					}
 				}
@@ -101,7 +112,7 @@ func benchTransferCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.Agents, "agents", nil, "tcp, tcp:CONNECTIONS, nixl, nixl:BACKEND, each in processes of its own (default all that this machine has)")
+	f.StringSliceVar(&o.Agents, "agents", nil, "tcp, tcp:CONNECTIONS, shm, nixl, nixl:BACKEND, each in processes of its own (default all that this machine has)")
 	f.StringSliceVar(&blocks, "blocks", nil, "sizes of blocks (default 4KiB,16KiB,64KiB,256KiB,2MiB)")
 	f.StringVar(&total, "total", "256MiB", "memory of each process, all of which moves in a round")
 	f.StringSliceVar(&o.Ops, "ops", o.Ops, "write, read")
