@@ -234,14 +234,15 @@ func TestLlamaRefusals(t *testing.T) {
 	}
 	llama := e2etest.RandomModel(t, "llama", reftest.ModelOptions{})
 	for want, change := range map[string]func(*node.EngineConfig){
-		`architecture "gemma3" has sliding-window`: func(cfg *node.EngineConfig) { cfg.Model = windowed(t) },
-		"tensor_parallel_size 2":                   func(cfg *node.EngineConfig) { cfg.TensorParallel = 2 },
-		"not the embedded model":                   func(cfg *node.EngineConfig) { cfg.Model = node.EmbeddedModel },
-		"context of 4096 tokens: the model has":    func(cfg *node.EngineConfig) { cfg.Llama.Context = 4096 },
-		"install its shared libraries":             func(cfg *node.EngineConfig) { cfg.Llama.Library = empty },
-		"libggml-base.so.9 is: make a link":        func(cfg *node.EngineConfig) { cfg.Llama.Library = unlinked },
-		`engine: "vllm": want auto, reference`:     func(cfg *node.EngineConfig) { cfg.Runner = "vllm" },
-		`device "cuda": the libraries offer cpu`:   func(cfg *node.EngineConfig) { cfg.Llama.Device = "cuda" },
+		`architecture "gemma3" has sliding-window`:            func(cfg *node.EngineConfig) { cfg.Model = windowed(t) },
+		"tensor_parallel_size 2":                              func(cfg *node.EngineConfig) { cfg.TensorParallel = 2 },
+		"not the embedded model":                              func(cfg *node.EngineConfig) { cfg.Model = node.EmbeddedModel },
+		"context of 4096 tokens: the model has":               func(cfg *node.EngineConfig) { cfg.Llama.Context = 4096 },
+		"install its shared libraries":                        func(cfg *node.EngineConfig) { cfg.Llama.Library = empty },
+		"libggml-base.so.9 is: make a link":                   func(cfg *node.EngineConfig) { cfg.Llama.Library = unlinked },
+		`engine: "vllm": want auto, reference`:                func(cfg *node.EngineConfig) { cfg.Runner = "vllm" },
+		"max_batch_size: 256: llama.cpp computes at most 255": func(cfg *node.EngineConfig) { cfg.MaxSeqs = 256 },
+		`device "cuda": the libraries offer cpu`:              func(cfg *node.EngineConfig) { cfg.Llama.Device = "cuda" },
 		"is made of a GGUF file": func(cfg *node.EngineConfig) {
 			cfg.Model, cfg.Requantize = node.EmbeddedModel, "q4_0"
 		},

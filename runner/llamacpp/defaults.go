@@ -12,7 +12,6 @@ func (o Options) withDefaults() Options {
 	if o.Sequences == 0 {
 		o.Sequences = defaultSequences
 	}
-	o.Sequences = min(o.Sequences, mostSequences)
 	if o.Threads == 0 {
 		o.Threads = 1
 	}

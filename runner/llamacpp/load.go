@@ -40,6 +40,9 @@ const batchTokens = 512
 // Load opens a GGUF file with llama.cpp. Errors say what to install, or which model is not
 // supported and why.
 func Load(name, path string, opt Options) (*Runner, error) {
+	if opt.Sequences > mostSequences {
+		return nil, fmt.Errorf("max_batch_size: %d: llama.cpp computes at most %d sequences at once", opt.Sequences, mostSequences)
+	}
 	dir, err := FindLibrary(opt.Library)
 	if err == nil {
 		err = loadLibrary(dir)
