@@ -234,7 +234,6 @@ func TestLlamaRefusals(t *testing.T) {
 	}
 	llama := e2etest.RandomModel(t, "llama", reftest.ModelOptions{})
 	for want, change := range map[string]func(*node.EngineConfig){
-		`architecture "gemma3" has sliding-window`:            func(cfg *node.EngineConfig) { cfg.Model = windowed(t) },
 		"tensor_parallel_size 2":                              func(cfg *node.EngineConfig) { cfg.TensorParallel = 2 },
 		"not the embedded model":                              func(cfg *node.EngineConfig) { cfg.Model = node.EmbeddedModel },
 		"context of 4096 tokens: the model has":               func(cfg *node.EngineConfig) { cfg.Llama.Context = 4096 },
