@@ -107,8 +107,8 @@ type LlamaConfig struct {
 	Context int
 }
 
-// What can run a model's file. AutoRunner takes the reference runner for what it can load, and
-// llama.cpp for the rest.
+// What can run a model's file. AutoRunner takes llama.cpp, if it is there, for files that are heavy
+// (reference.Heavy) or that the reference runner cannot load, and the reference runner for the rest.
 const (
 	AutoRunner      = config.Auto
 	ReferenceRunner = config.ReferenceEngine

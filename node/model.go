@@ -10,6 +10,7 @@ import (
 	"kvferry/models"
 	"kvferry/runner"
 	"kvferry/runner/emulated"
+	"kvferry/runner/gguf"
 	"kvferry/runner/llamacpp"
 	"kvferry/runner/reference"
 )
@@ -29,34 +30,77 @@ func openRunner(c EngineConfig) (runner.Runner, error) {
 		}
 		return opened(emulated.Open(name, emulated.Options{BlockTokens: c.BlockTokens, KV: dtype}))
 	}
-	if c.Runner == LlamaRunner || c.wantsLlama() {
+	switch {
+	case c.Runner == LlamaRunner || c.wantsLlama():
 		return openLlama(c, dtype)
+	case c.Model == EmbeddedModel:
+		return opened(reference.Load(models.TinyName, models.Tiny, c.referenceOptions(dtype)))
+	case c.Runner == ReferenceRunner:
+		return openReference(c, dtype)
 	}
-	opt := reference.Options{BlockTokens: c.BlockTokens, KV: dtype, Parallel: c.parallel()}
-	if c.Model == EmbeddedModel {
-		return opened(reference.Load(models.TinyName, models.Tiny, opt))
+	return openBest(c, dtype)
+}
+
+// openBest is how AutoRunner decides. llama.cpp, where it is built in and its library is there, is
+// tried first with a heavy file (reference.Heavy), and the reference runner with any other; what the
+// first cannot load the second may. A model that is cut into ranks is for the reference runner.
+func openBest(c EngineConfig, dtype kvcache.DType) (runner.Runner, error) {
+	heavy, err := heavy(c.Model)
+	if err != nil {
+		return nil, fmt.Errorf("model: %w", err)
 	}
+	if _, lacks := llamacpp.FindLibrary(c.Llama.library()); lacks != nil {
+		r, err := openReference(c, dtype)
+		if err != nil {
+			return nil, fmt.Errorf("%w (%s could run other models: %w)", err, LlamaRunner, lacks)
+		}
+		return r, nil
+	}
+	names := [2]string{ReferenceRunner, LlamaRunner}
+	opens := [2]func(EngineConfig, kvcache.DType) (runner.Runner, error){openReference, openLlama}
+	first, second := 0, 1
+	if heavy && c.parallel().Ranks() == 1 {
+		first, second = second, first
+	}
+	r, failed := opens[first](c, dtype)
+	if failed == nil {
+		return r, nil
+	}
+	if r, err = opens[second](c, dtype); err != nil {
+		return nil, fmt.Errorf("%s: %w; %s: %w", names[first], failed, names[second], err)
+	}
+	if c.Log != nil {
+		c.Log.Warn("the model is run by the engine that is second best for it", "model", c.Model, "engine", names[second], "cause", failed)
+	}
+	return r, nil
+}
+
+// heavy looks at what a file says of itself. A file that cannot be understood is not heavy: what
+// loads it says what is wrong.
+func heavy(path string) (bool, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	f, err := gguf.Read(file, info.Size())
+	return err == nil && reference.Heavy(f), nil
+}
+
+func (c EngineConfig) referenceOptions(dtype kvcache.DType) reference.Options {
+	return reference.Options{BlockTokens: c.BlockTokens, KV: dtype, Parallel: c.parallel()}
+}
+
+func openReference(c EngineConfig, dtype kvcache.DType) (runner.Runner, error) {
 	file, err := os.ReadFile(c.Model)
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	r, err := opened(reference.Load(modelName(c.Model), file, opt))
-	if err == nil || c.Runner == ReferenceRunner {
-		return r, err
-	}
-	return instead(c, dtype, err)
-}
-
-// instead has llama.cpp run what the reference runner refused, if it can.
-func instead(c EngineConfig, dtype kvcache.DType, refused error) (runner.Runner, error) {
-	if _, err := llamacpp.FindLibrary(c.Llama.library()); err != nil {
-		return nil, fmt.Errorf("%w (%s could run other models: %w)", refused, LlamaRunner, err)
-	}
-	r, err := openLlama(c, dtype)
-	if err != nil {
-		return nil, fmt.Errorf("%w; %s: %w", refused, LlamaRunner, err)
-	}
-	return r, nil
+	return opened(reference.Load(modelName(c.Model), file, c.referenceOptions(dtype)))
 }
 
 func openLlama(c EngineConfig, dtype kvcache.DType) (runner.Runner, error) {

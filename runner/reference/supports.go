@@ -23,3 +23,18 @@ func Supports(f *gguf.File) error {
 	}
 	return nil
 }
+
+// heavyWeights is how many weights a model may have without being heavy.
+const heavyWeights = 32 << 20
+
+// Heavy says that a file is for another engine, if there is one that can run it: it has many
+// weights, or some of four bits, all of which this one holds and multiplies as float32.
+func Heavy(f *gguf.File) bool {
+	weights := 0
+	for _, t := range f.Tensors {
+		if weights += t.Elements(); weights > heavyWeights || t.Type == gguf.Q4_0 || t.Type == gguf.Q4_1 {
+			return true
+		}
+	}
+	return false
+}

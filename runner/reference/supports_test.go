@@ -49,3 +49,22 @@ func changed(t *testing.T, from, to string) []byte {
 	}
 	return bytes.Replace(models.Tiny, []byte(from), []byte(to), 1)
 }
+
+// A file is heavy by its weights' number or by four bits of one.
+func TestHeavy(t *testing.T) {
+	tensor := func(kind gguf.Type, dims ...int) gguf.Tensor { return gguf.Tensor{Type: kind, Dims: dims} }
+	for _, c := range []struct {
+		tensors []gguf.Tensor
+		want    bool
+	}{
+		{nil, false},
+		{[]gguf.Tensor{tensor(gguf.F32, 32), tensor(gguf.Q4_0, 32)}, true},
+		{[]gguf.Tensor{tensor(gguf.Q4_1, 32, 1)}, true},
+		{[]gguf.Tensor{tensor(gguf.Q8_0, 1<<15, 1<<10)}, false},
+		{[]gguf.Tensor{tensor(gguf.Q8_0, 1<<15, 1<<10), tensor(gguf.F32, 1)}, true},
+	} {
+		if got := Heavy(&gguf.File{Tensors: c.tensors}); got != c.want {
+			t.Errorf("%v is heavy: %v", c.tensors, got)
+		}
+	}
+}
