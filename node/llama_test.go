@@ -135,7 +135,16 @@ func one(t *testing.T, cfg node.EngineConfig, requests []e2etest.Request) {
 //
 // req: SERVE-05
 func TestLlamaAnswersAlike(t *testing.T) {
-	cfg := llamaConfig(t, e2etest.RandomModel(t, "random", reftest.ModelOptions{Layers: 3, KVHeads: 2, Context: 1024}))
+	for name, model := range map[string]string{
+		"llama":   e2etest.RandomModel(t, "random", reftest.ModelOptions{Layers: 3, KVHeads: 2, Context: 1024}),
+		"windows": windowed(t),
+	} {
+		t.Run(name, func(t *testing.T) { llamaAnswersAlike(t, model) })
+	}
+}
+
+func llamaAnswersAlike(t *testing.T, model string) {
+	cfg := llamaConfig(t, model)
 	var requests []e2etest.Request
 	for i, n := range []int{1, 15, 16, 17, 99, 100, 101, 333} {
 		r := e2etest.Request{Prompt: tokens(n, 1), Stream: i%2 == 0}
