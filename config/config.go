@@ -13,7 +13,7 @@ type Config struct {
 	Port          *int    `yaml:"port" min:"0" max:"65535" default:"8000" doc:"port that the router listens on; 0 takes a free one"`
 	ScheduleStyle *string `yaml:"schedule_style" enum:"generation_first,context_first" default:"generation_first" doc:"generation_first asks both engines at once and prefill pushes the KV; context_first asks prefill and then decode, which pulls it"`
 	Model         *string `yaml:"model" default:"embedded" doc:"embedded, the path of a GGUF file, or emulated:NAME[@DEVICE][,context=N]; for all servers that name none"`
-	Engine        *string `yaml:"engine" enum:"auto,reference,llamacpp" default:"auto" doc:"what runs a GGUF file: reference is in Go, llamacpp is llama.cpp, auto is reference for what that can load and nothing else asks llama.cpp for; for all servers that do not say"`
+	Engine        *string `yaml:"engine" enum:"auto,reference,llamacpp" default:"auto" doc:"what runs a GGUF file: reference is in Go, llamacpp is llama.cpp, auto is llamacpp, where it is installed, for weights of four bits, large models and what reference cannot load, and reference for the rest; for all servers that do not say"`
 	Requantize    *string `yaml:"requantize" enum:"none,q4_0" default:"none" doc:"type of the weights that llama.cpp makes of the model's file at the first start, beside it; for all servers that do not say"`
 
 	EnableChunkedPrefill *bool `yaml:"enable_chunked_prefill" default:"true" doc:"cut prompts into chunks; for all servers that do not say"`

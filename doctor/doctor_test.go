@@ -11,6 +11,7 @@ import (
 
 	"kvferry/models"
 	"kvferry/runner/gguf"
+	"kvferry/runner/reference/reftest"
 	"kvferry/runner/llamacpp"
 )
 
@@ -67,6 +68,11 @@ func small(t *testing.T, change func(set func(key string, v any))) func(string) 
 	}
 	change(set)
 	return func(string) (Model, error) { return open{bytes.NewReader(w.Bytes())}, nil }
+}
+
+// heavy is a model of four bits that both engines run.
+func heavy(string) (Model, error) {
+	return open{bytes.NewReader(reftest.Model(reftest.ModelOptions{Heads: 2, HeadDim: 32, Type: gguf.Q4_1}))}, nil
 }
 
 func context(n uint32) func(func(string, any)) {
@@ -178,6 +184,8 @@ func TestFindings(t *testing.T) {
 		}, "model", Fail, "m.gguf: ", "GGUF file"},
 		"llama.cpp's model":        {nil, func(p *Probes, _ *Options) { p.OpenModel = small(t, context(4096)) }, "engine", OK, `auto takes llamacpp (reference: key "general.architecture": architecture "qwen9"`, ""},
 		"llama.cpp's, without it":  {nil, func(p *Probes, _ *Options) { p.LlamaBuilt, p.OpenModel = false, small(t, context(4096)) }, "engine", Fail, `architecture "qwen9" is not supported: want gemma3 or llama; llamacpp: not in this program`, "-tags llamacpp"},
+		"a heavy model":            {nil, func(p *Probes, _ *Options) { p.OpenModel = heavy }, "engine", OK, "auto takes llamacpp, which is faster", ""},
+		"heavy, without llama.cpp": {nil, func(p *Probes, _ *Options) { p.LlamaBuilt, p.OpenModel = false, heavy }, "engine", Warn, "auto takes reference, which is slow; llamacpp: not in this program", "-tags llamacpp"},
 		"its memory":               {nil, func(p *Probes, _ *Options) { p.OpenModel = small(t, context(2048)) }, "memory of it", OK, "KV of 5 contexts of 2048 tokens with 256 MiB each", ""},
 		"its memory, not twice":    {nil, func(p *Probes, _ *Options) { p.OpenModel = small(t, context(8192)) }, "memory of it", Warn, "takes 5.0 GiB: weights 0 MiB, and KV of 5 contexts of 8192 tokens with 1.0 GiB each: not twice", "on another host"},
 		"its memory, a long one":   {nil, func(p *Probes, _ *Options) { p.OpenModel = small(t, context(131072)) }, "memory of it", Warn, "contexts of 8192 tokens", ""},

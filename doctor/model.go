@@ -46,8 +46,13 @@ func (d *patient) lookAtEngine(f *gguf.File) (llama, ok bool) {
 	const name = "engine"
 	refused := reference.Supports(f)
 	switch {
+	case refused == nil && d.llama.usable && reference.Heavy(f):
+		d.add(name, OK, "", "auto takes llamacpp, which is faster by far")
+		return true, true
 	case refused == nil && d.llama.usable:
-		d.add(name, OK, "--engine llamacpp is faster by far", "auto takes reference")
+		d.add(name, OK, "--engine llamacpp is faster", "auto takes reference")
+	case refused == nil && reference.Heavy(f):
+		d.add(name, Warn, d.llama.do, "auto takes reference, which is slow; llamacpp: %s", d.llama.why)
 	case refused == nil:
 		d.add(name, OK, "", "auto takes reference")
 	case d.llama.usable:

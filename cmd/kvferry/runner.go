@@ -13,7 +13,7 @@ import (
 // llamaFlags choose what runs a model's file, and how llama.cpp does.
 func llamaFlags(f *pflag.FlagSet, o *config.Overrides) {
 	d := config.Default().ContextServers
-	stringFlag(f, &o.Engine, "engine", *d.Engine, "what runs a GGUF file: reference (in Go), llamacpp, or auto, which is reference for what that can load")
+	stringFlag(f, &o.Engine, "engine", *d.Engine, "what runs a GGUF file: reference (in Go), llamacpp, or auto, which is llamacpp, where it is installed, for weights of four bits, large models and what reference cannot load")
 	stringFlag(f, &o.Requantize, "requantize", *d.Requantize, "type of the weights, q4_0, that llama.cpp makes of the file at the first start, beside it")
 	stringFlag(f, &o.LlamaLib, "llama-lib", *d.Llama.LlamaLib, "folder of llama.cpp's shared libraries, "+llamacpp.Version+"; auto is $"+llamacpp.Variable+", or a standard place")
 	stringFlag(f, &o.Device, "device", *d.Llama.Device, "what llama.cpp computes on: cpu, cuda, metal, vulkan, auto, or a device's name (see kvferry doctor)")
