@@ -11,8 +11,8 @@ import (
 
 	"kvferry/models"
 	"kvferry/runner/gguf"
-	"kvferry/runner/reference/reftest"
 	"kvferry/runner/llamacpp"
+	"kvferry/runner/reference/reftest"
 )
 
 var errGone = errors.New("gone")
