@@ -64,9 +64,10 @@ func real(t *testing.T) string {
 
 // llamaModes are the ways to serve.
 var llamaModes = map[string]func(e2etest.Options) e2etest.Options{
-	"pipelined":  func(o e2etest.Options) e2etest.Options { o.Engine.Pipelined = true; return o },
-	"monolithic": func(o e2etest.Options) e2etest.Options { return o },
-	"pull":       pulled,
+	"chunk by chunk": func(o e2etest.Options) e2etest.Options { o.Engine.Pipelined, o.Engine.PartBytes = true, 0; return o },
+	"layer by layer": func(o e2etest.Options) e2etest.Options { o.Engine.Pipelined, o.Engine.PartBytes = true, 1; return o },
+	"monolithic":     func(o e2etest.Options) e2etest.Options { return o },
+	"pull":           pulled,
 }
 
 // rounding is what a logprob may differ by where a decode engine computes the last token of a
