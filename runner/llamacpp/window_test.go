@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hybridgroup/yzma/pkg/llama"
+
 	"kvferry/kvcache"
 	"kvferry/runner"
 	"kvferry/runner/reference"
@@ -41,6 +43,35 @@ func TestWindowLayers(t *testing.T) {
 		if got := opened(t, path, Options{KV: kv}).Layout(); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: layout is %v, want %v", kv, got, want)
 		}
+	}
+}
+
+// TestAlike: layers whose rows are the same come before all others, or the states do not show an order.
+func TestAlike(t *testing.T) {
+	parts := func(changed ...int) part {
+		p, err := small.parts(both(1, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, layer := range changed {
+			p[1].at(layer, 1, 0)[3]++
+		}
+		return p[1]
+	}
+	for want, changed := range map[int][]int{3: {}, 2: {2}, 0: {0, 1, 2}} {
+		if n, err := alike(parts(changed...), parts()); n != want || err != nil {
+			t.Errorf("%d of 3 layers are alike where %v are not, %v", n, changed, err)
+		}
+	}
+	if n, err := alike(parts(1), parts()); err == nil {
+		t.Errorf("%d layers are alike where the middle one is not", n)
+	}
+	p, err := small.parts(both(0, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := alike(p[1], parts()); err == nil {
+		t.Errorf("%d layers are alike without the position", n)
 	}
 }
 
@@ -151,6 +182,30 @@ func TestWindowImport(t *testing.T) {
 		if worst := windowImport(t, opened(t, path, opt), opened(t, path, opt), tokensOf(200, 2), 64, 10); worst > 0 {
 			t.Errorf("%s: logits differ by %g", kv, worst)
 		}
+	}
+}
+
+// TestWindowCells: a sequence that is longer than llama.cpp's cells for window layers goes on in the
+// cells of what has left the window.
+func TestWindowCells(t *testing.T) {
+	r := opened(t, windowModel(t), Options{Sequences: 1})
+	pass(t, r, "a", tokensOf(780, 1), 0, tables(2, 0, 49))
+	var order []int
+	if err := r.thread.do(func() error {
+		state := make([]byte, llama.StateSeqGetSizeExt(r.ctx, r.held["a"].id, 0))
+		llama.StateSeqGetDataExt(r.ctx, state, r.held["a"].id, 0)
+		parts, err := r.rows.shape.parts(state)
+		if err == nil {
+			for cell := range parts[1].cells {
+				order = append(order, parts[1].position(cell))
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(order) != 40 || order[0] != 768 || order[39] != 767 {
+		t.Errorf("the cells of the window have the positions %d", order)
 	}
 }
 
