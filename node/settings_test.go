@@ -160,3 +160,14 @@ func TestEmulatedModelHasOneRank(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Engines that do not store q8_0 name the setting.
+func TestQuantizedKVIsRefused(t *testing.T) {
+	for _, model := range []string{node.EmbeddedModel, "emulated:llama-3.1-8b"} {
+		cfg := node.DefaultEngineConfig()
+		cfg.Model, cfg.KVDType, cfg.Runner = model, "q8_0", node.ReferenceRunner
+		if _, err := node.StartEngine(cfg); err == nil || !strings.Contains(err.Error(), "kv-dtype q8_0") {
+			t.Errorf("%s: %v", model, err)
+		}
+	}
+}
