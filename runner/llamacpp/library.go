@@ -58,7 +58,7 @@ func complete(dir string) error {
 			continue
 		}
 		ext := filepath.Ext(file)
-		if others, _ := filepath.Glob(file[:len(file)-len(ext)] + "*" + ext + "*"); len(others) > 0 {
+		if others, _ := filepath.Glob(file[:len(file)-len(ext)] + ".*"); len(others) > 0 {
 			return fmt.Errorf("%s is not there, but %s is: make a link of the first name to the right one", file, others[0])
 		}
 		return fmt.Errorf("%s is not there: %w", file, ErrNoLibrary)
