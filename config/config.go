@@ -75,7 +75,7 @@ type KVCache struct {
 
 // Transceiver is how an engine's KV travels.
 type Transceiver struct {
-	Backend                 *string `yaml:"backend" enum:"DEFAULT,TCP" known:"NIXL,SHM,MOONCAKE,UCX,MPI" default:"DEFAULT" doc:"what carries the KV; DEFAULT is TCP"`
+	Backend                 *string `yaml:"backend" enum:"DEFAULT,TCP,SHM,NIXL" known:"MOONCAKE,UCX,MPI" default:"DEFAULT" doc:"what carries the KV: SHM between processes of one host, NIXL, or TCP, which each falls back to with peers that it does not reach; DEFAULT is SHM"`
 	EnablePipelinedTransfer *bool   `yaml:"enable_pipelined_transfer" default:"false" doc:"send each chunk's KV while the next one computes; the prefill engines decide"`
 	EnableLayerwiseTransfer *bool   `yaml:"enable_layerwise_transfer" default:"true" doc:"with pipelined transfer, send layers of a chunk while the rest of it computes"`
 	KVTransferTimeoutMS     *int    `yaml:"kv_transfer_timeout_ms" min:"1" max:"86400000" default:"60000" doc:"how long a transfer may stand still, in milliseconds"`
@@ -92,7 +92,15 @@ type Transceiver struct {
 	KVLoadFailurePolicy  *string  `yaml:"kv_load_failure_policy" enum:"fail,recompute" inherit:"kv_load_failure_policy" doc:"as at the top level, for these engines"`
 	KVRecomputeThreshold *int     `yaml:"kv_recompute_threshold" min:"0" max:"16777216" inherit:"kv_recompute_threshold" doc:"as at the top level, for these engines"`
 
-	TLS TLS `yaml:"tls" doc:"the certificates between engines"`
+	TLS  TLS  `yaml:"tls" doc:"the certificates between engines"`
+	NIXL NIXL `yaml:"nixl" doc:"what the backend NIXL is told"`
+}
+
+// NIXL is how NIXL moves blocks.
+type NIXL struct {
+	Library *string `yaml:"library" default:"auto" doc:"NIXL's libnixl_capi.so; auto is $KVFERRY_NIXL_LIB, or where pip puts it"`
+	Backend *string `yaml:"backend" default:"UCX" doc:"NIXL's own name of what moves the bytes"`
+	Params  *string `yaml:"params" default:"none" doc:"that backend's parameters, as name=value,name=value"`
 }
 
 // TLS is what engines prove themselves to each other by, beside the token.
@@ -137,12 +145,16 @@ type Overrides struct {
 	TensorParallel   *int `flag:"tensor-parallel" keys:"*.tensor_parallel_size"`
 	PipelineParallel *int `flag:"pipeline-parallel" keys:"*.pipeline_parallel_size"`
 
-	Pipelined *bool `flag:"pipelined" keys:"*.cache_transceiver_config.enable_pipelined_transfer"`
-	Layerwise *bool `flag:"layerwise" keys:"*.cache_transceiver_config.enable_layerwise_transfer"`
-	Checksum  *bool `flag:"kv-checksum" keys:"*.cache_transceiver_config.enable_checksum"`
-	WireSum   *bool `flag:"agent-checksum" keys:"*.cache_transceiver_config.enable_wire_checksum"`
-	Lanes     *int  `flag:"agent-connections" keys:"*.cache_transceiver_config.connections"`
-	TimeoutMS *int  `flag:"kv-transfer-timeout" keys:"*.cache_transceiver_config.kv_transfer_timeout_ms"`
+	Pipelined   *bool   `flag:"pipelined" keys:"*.cache_transceiver_config.enable_pipelined_transfer"`
+	Layerwise   *bool   `flag:"layerwise" keys:"*.cache_transceiver_config.enable_layerwise_transfer"`
+	Backend     *string `flag:"agent-backend" keys:"*.cache_transceiver_config.backend"`
+	NIXLLibrary *string `flag:"nixl-lib" keys:"*.cache_transceiver_config.nixl.library"`
+	NIXLBackend *string `flag:"nixl-backend" keys:"*.cache_transceiver_config.nixl.backend"`
+	NIXLParams  *string `flag:"nixl-params" keys:"*.cache_transceiver_config.nixl.params"`
+	Checksum    *bool   `flag:"kv-checksum" keys:"*.cache_transceiver_config.enable_checksum"`
+	WireSum     *bool   `flag:"agent-checksum" keys:"*.cache_transceiver_config.enable_wire_checksum"`
+	Lanes       *int    `flag:"agent-connections" keys:"*.cache_transceiver_config.connections"`
+	TimeoutMS   *int    `flag:"kv-transfer-timeout" keys:"*.cache_transceiver_config.kv_transfer_timeout_ms"`
 
 	TLSCert *string `flag:"agent-tls-cert" keys:"*.cache_transceiver_config.tls.cert_file"`
 	TLSKey  *string `flag:"agent-tls-key" keys:"*.cache_transceiver_config.tls.key_file"`

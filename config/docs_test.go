@@ -43,6 +43,7 @@ func keyTables() string {
 		{contextServers + ".kv_cache_config", "In their `kv_cache_config`"},
 		{contextServers + ".cache_transceiver_config", "In their `cache_transceiver_config`"},
 		{contextServers + ".cache_transceiver_config.tls", "In its `tls`"},
+		{contextServers + ".cache_transceiver_config.nixl", "In its `nixl`"},
 	} {
 		fmt.Fprintf(&b, "%s:\n\n| key | values | default | what it is | flag |\n| --- | --- | --- | --- | --- |\n", s.title)
 		for _, k := range keys {

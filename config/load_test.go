@@ -103,7 +103,7 @@ func TestOverridesSet(t *testing.T) {
 			o = Overrides{}
 			v.Field(i).Set(other(k))
 			c, faults := load(use, "{}", o)
-			if faults != nil && !slices.Contains([]string{"block-tokens", "kv-dtype", "schedule-style", "agent-tls-cert", "agent-tls-key", "agent-tls-ca"}, tag.Get("flag")) {
+			if faults != nil && !slices.Contains([]string{"block-tokens", "kv-dtype", "schedule-style", "agent-tls-cert", "agent-tls-key", "agent-tls-ca", "nixl-params"}, tag.Get("flag")) {
 				t.Fatalf("--%s: %v", tag.Get("flag"), faults)
 			}
 			def := Default()

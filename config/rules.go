@@ -15,6 +15,7 @@ var rules = []func(Config) []Finding{
 	countOfURLs,
 	equalBlocks,
 	wholeTLS,
+	readableParams,
 	tlsOnBoth,
 	equalEngines,
 	llamaForLlama,

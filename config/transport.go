@@ -1,5 +1,10 @@
 package config
 
+import (
+	"fmt"
+	"strings"
+)
+
 // backend is something that can carry KV.
 type backend struct {
 	// built: this program has it.
@@ -13,15 +18,52 @@ type backend struct {
 // which both sides post each piece.
 var backends = map[string]backend{
 	"TCP":      {built: true, oneSided: true},
-	"SHM":      {oneSided: true},
-	"NIXL":     {oneSided: true},
+	"SHM":      {built: true, oneSided: true},
+	"NIXL":     {built: true, oneSided: true},
 	"MOONCAKE": {oneSided: true},
 	"UCX":      {},
 	"MPI":      {},
 }
 
-// defaultBackend is what DEFAULT means.
-const defaultBackend = "TCP"
+// The backends that there are. TCP reaches every peer and is always there; the others are used with
+// those peers that they reach and that have them, too.
+const (
+	TCPBackend  = "TCP"
+	SHMBackend  = "SHM"
+	NIXLBackend = "NIXL"
+)
+
+// defaultBackend is what DEFAULT means: shared memory where both engines are on one host.
+const defaultBackend = SHMBackend
+
+// NoParams stands where NIXL's backend has no parameters.
+const NoParams = "none"
+
+// NIXLParams reads name=value,name=value.
+func NIXLParams(s string) (map[string]string, error) {
+	if s == NoParams {
+		return nil, nil
+	}
+	params := map[string]string{}
+	for _, p := range strings.Split(s, ",") {
+		name, value, ok := strings.Cut(p, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("%s: want name=value,name=value or %s", quote(s), NoParams)
+		}
+		params[name] = value
+	}
+	return params, nil
+}
+
+// readableParams: NIXL's parameters are in their form.
+func readableParams(c Config) (faults []Finding) {
+	for _, s := range c.sides() {
+		if _, err := NIXLParams(*s.Transceiver.NIXL.Params); err != nil {
+			faults = append(faults, s.at("cache_transceiver_config.nixl.params", "%v", err))
+		}
+	}
+	return faults
+}
 
 // chosenRuntime is what auto becomes: the one runtime of this program. PYTHON and CPP are
 // TensorRT-LLM's.

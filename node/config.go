@@ -84,12 +84,24 @@ type EngineConfig struct {
 
 // AgentConfig is how KV travels between engines.
 type AgentConfig struct {
+	// Backend is TCP, SHM or NIXL. The last two fall back to TCP with peers that they do not reach.
+	Backend string
+	NIXL    NIXLConfig
 	// Connections is how many of them carry blocks, to a peer that this engine dials.
 	Connections int
 	// Checksum adds a CRC32C to each frame of blocks.
 	Checksum bool
 	// CertFile, KeyFile and CAFile are the certificates of engines among each other; NoFile is none.
 	CertFile, KeyFile, CAFile string
+}
+
+// NIXLConfig is what NIXL is told.
+type NIXLConfig struct {
+	// Library is the file of its interface for C; Auto looks for it.
+	Library string
+	// Backend is its own name of what moves the bytes, and Params that backend's parameters, as
+	// name=value,name=value, or none.
+	Backend, Params string
 }
 
 // NoFile stands where no file is named.

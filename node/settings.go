@@ -36,6 +36,10 @@ func EngineConfigOf(c config.Config, role engine.Role) EngineConfig {
 		PartBytes: part,
 		Checksum:  *s.Transceiver.EnableChecksum,
 		Agent: AgentConfig{
+			Backend: *s.Transceiver.Backend,
+			NIXL: NIXLConfig{
+				Library: *s.Transceiver.NIXL.Library, Backend: *s.Transceiver.NIXL.Backend, Params: *s.Transceiver.NIXL.Params,
+			},
 			Checksum: *s.Transceiver.EnableWireChecksum, Connections: *s.Transceiver.Connections,
 			CertFile: *s.Transceiver.TLS.CertFile, KeyFile: *s.Transceiver.TLS.KeyFile, CAFile: *s.Transceiver.TLS.CAFile,
 		},
@@ -65,6 +69,10 @@ func (c EngineConfig) settings() config.Servers {
 		},
 		Transceiver: config.Transceiver{
 			EnablePipelinedTransfer: &c.Pipelined, EnableLayerwiseTransfer: new(c.PartBytes > 0), EnableChecksum: &c.Checksum,
+			Backend: &c.Agent.Backend,
+			NIXL: config.NIXL{
+				Library: &c.Agent.NIXL.Library, Backend: &c.Agent.NIXL.Backend, Params: &c.Agent.NIXL.Params,
+			},
 			EnableWireChecksum: &c.Agent.Checksum, Connections: &c.Agent.Connections,
 			TLS: config.TLS{
 				CertFile: &c.Agent.CertFile, KeyFile: &c.Agent.KeyFile, CAFile: &c.Agent.CAFile,

@@ -30,7 +30,7 @@ context_servers:
   max_queue_size: 13
   tensor_parallel_size: 2
   kv_cache_config: {tokens_per_block: 8, dtype: f32, blocks: 14, manager: grow, enable_block_reuse: false}
-  cache_transceiver_config: {enable_pipelined_transfer: true, kv_transfer_timeout_ms: 15, enable_checksum: true, transceiver_runtime: go, kv_lease_duration: 0.5, kv_lease_slots: 16, decoder_kv_blocks_ttl: 0, enable_wire_checksum: true, connections: 15, tls: {cert_file: p.crt, key_file: p.key, ca_file: ca.crt}}
+  cache_transceiver_config: {enable_pipelined_transfer: true, kv_transfer_timeout_ms: 15, enable_checksum: true, transceiver_runtime: go, kv_lease_duration: 0.5, kv_lease_slots: 16, decoder_kv_blocks_ttl: 0, enable_wire_checksum: true, connections: 15, backend: NIXL, nixl: {library: n.so, backend: B, params: a=b}, tls: {cert_file: p.crt, key_file: p.key, ca_file: ca.crt}}
 generation_servers:
   urls: ['d:1']
   model: d.gguf
@@ -41,7 +41,7 @@ generation_servers:
   tensor_parallel_size: 4
   pipeline_parallel_size: 2
   kv_cache_config: {tokens_per_block: 8, dtype: f32, blocks: 24, manager: reserve, enable_block_reuse: true}
-  cache_transceiver_config: {enable_layerwise_transfer: false, kv_transfer_timeout_ms: 25, kv_lease_duration: 60, kv_lease_verification: true, kv_load_failure_policy: recompute, kv_recompute_threshold: 27, connections: 16, tls: {cert_file: d.crt, key_file: d.key, ca_file: ca.crt}}
+  cache_transceiver_config: {enable_layerwise_transfer: false, kv_transfer_timeout_ms: 25, kv_lease_duration: 60, kv_lease_verification: true, kv_load_failure_policy: recompute, kv_recompute_threshold: 27, connections: 16, backend: TCP, tls: {cert_file: d.crt, key_file: d.key, ca_file: ca.crt}}
 `
 
 func resolved(t *testing.T, data string) config.Config {
@@ -65,7 +65,7 @@ func TestSettingsReachTheEngines(t *testing.T) {
 		TransferTimeout: 15 * time.Millisecond, DrainTimeout: process.DrainTimeout,
 		LeaseDuration: time.Second / 2, LeaseSlots: 16, LoadFailurePolicy: node.FailPolicy,
 		Runner: process.Runner, Requantize: process.Requantize, Llama: process.Llama,
-		Agent: node.AgentConfig{Connections: 15, Checksum: true, CertFile: "p.crt", KeyFile: "p.key", CAFile: "ca.crt"},
+		Agent: node.AgentConfig{Backend: "NIXL", NIXL: node.NIXLConfig{Library: "n.so", Backend: "B", Params: "a=b"}, Connections: 15, Checksum: true, CertFile: "p.crt", KeyFile: "p.key", CAFile: "ca.crt"},
 	}
 	decode := node.EngineConfig{
 		Role: engine.Decode, Model: "d.gguf", Listen: process.Listen, AgentListen: process.AgentListen,
@@ -75,7 +75,7 @@ func TestSettingsReachTheEngines(t *testing.T) {
 		LeaseDuration: time.Minute, LeaseVerification: true, TurnTTL: 26500 * time.Millisecond,
 		LoadFailurePolicy: node.RecomputePolicy, RecomputeThreshold: 27,
 		Runner: process.Runner, Requantize: process.Requantize, Llama: process.Llama,
-		Agent: node.AgentConfig{Connections: 16, CertFile: "d.crt", KeyFile: "d.key", CAFile: "ca.crt"},
+		Agent: node.AgentConfig{Backend: "TCP", NIXL: process.Agent.NIXL, Connections: 16, CertFile: "d.crt", KeyFile: "d.key", CAFile: "ca.crt"},
 	}
 	for role, want := range map[engine.Role]node.EngineConfig{engine.Prefill: prefill, engine.Decode: decode} {
 		if got := node.EngineConfigOf(c, role); !reflect.DeepEqual(got, want) {

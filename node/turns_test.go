@@ -53,8 +53,11 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-func threeTurns(t *testing.T, grow, reuse bool) {
+func threeTurns(t *testing.T, grow, reuse bool, on ...func(*node.EngineConfig)) {
 	cfg := e2etest.Config()
+	for _, f := range on {
+		f(&cfg)
+	}
 	cfg.Model, cfg.ChunkTokens, cfg.KVManager, cfg.BlockReuse = node.EmbeddedModel, 48, manager(grow), reuse
 	c := e2etest.Start(t, pulled(e2etest.Options{Engine: cfg, OnRouter: remembering}))
 	v := &conversation{cfg: cfg, c: c}

@@ -167,12 +167,15 @@ func (a *Agent) Read(t agent.Transfer) {
 func (a *Agent) via(op string, t *agent.Transfer) agent.Agent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if p := a.peers[t.Peer]; p != nil && p.up {
-		return a.all[p.data].Agent
-	}
 	cause := agent.ErrUnknownPeer
-	if a.closing {
+	switch p := a.peers[t.Peer]; {
+	case a.closing:
 		cause = agent.ErrClosed
+	case p == nil || !p.up:
+	case p.ending:
+		cause = agent.Lost(p.cause)
+	default:
+		return a.all[p.data].Agent
 	}
 	a.events.Push(agent.Done{ID: t.ID, Err: &agent.Error{Op: op, Peer: t.Peer, Transfer: t.ID, Cause: cause}})
 	return nil

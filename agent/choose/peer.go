@@ -47,7 +47,7 @@ func (a *Agent) event(i int, e agent.Event) {
 	defer a.mu.Unlock()
 	switch e := e.(type) {
 	case agent.Done:
-		a.events.Push(e)
+		a.events.Push(agent.Done{ID: e.ID, Err: lostOf(e.Err)})
 	case agent.Revoked:
 		if a.revoked[e.Epoch]--; a.revoked[e.Epoch] <= 0 {
 			delete(a.revoked, e.Epoch)
@@ -62,6 +62,18 @@ func (a *Agent) event(i int, e agent.Event) {
 			a.ofFast(i, e)
 		}
 	}
+}
+
+// lostOf is an agent's error as ours. What it did not know was a peer that is up here: one that it
+// has lost, and not told of yet.
+func lostOf(err error) error {
+	var e *agent.Error
+	if !errors.Is(err, agent.ErrUnknownPeer) || !errors.As(err, &e) {
+		return err
+	}
+	lost := *e
+	lost.Cause = agent.Lost(e.Cause)
+	return &lost
 }
 
 // ofBase takes what the base says of connections and notices.

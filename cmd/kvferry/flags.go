@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"kvferry/agent/nixl"
 	"kvferry/config"
 	"kvferry/node"
 )
@@ -135,6 +136,10 @@ func engineFlags(f *pflag.FlagSet, o *config.Overrides) {
 // agentFlags are those about what carries KV between engines.
 func agentFlags(f *pflag.FlagSet, o *config.Overrides) {
 	d := config.Default().ContextServers.Transceiver
+	stringFlag(f, &o.Backend, "agent-backend", *d.Backend, "what carries KV: TCP, SHM between processes of one host, NIXL, or DEFAULT, which is SHM")
+	stringFlag(f, &o.NIXLLibrary, "nixl-lib", *d.NIXL.Library, "NIXL's libnixl_capi.so (auto is $"+nixl.Variable+", or where pip puts it)")
+	stringFlag(f, &o.NIXLBackend, "nixl-backend", *d.NIXL.Backend, "what moves the bytes in NIXL")
+	stringFlag(f, &o.NIXLParams, "nixl-params", *d.NIXL.Params, "its parameters, as name=value,name=value")
 	intFlag(f, &o.Lanes, "agent-connections", *d.Connections, "connections for blocks that an engine opens to a peer")
 	boolFlag(f, &o.WireSum, "agent-checksum", *d.EnableWireChecksum, "add a CRC32C to each frame of blocks")
 	stringFlag(f, &o.TLSCert, "agent-tls-cert", *d.TLS.CertFile, "PEM `FILE` with the engine's certificate; TLS between engines needs all three files")
@@ -204,6 +209,10 @@ func engineArgs(cfg node.EngineConfig, pipelined bool) []string {
 		fmt.Sprintf("--tensor-parallel=%d", cfg.TensorParallel),
 		fmt.Sprintf("--pipeline-parallel=%d", cfg.PipelineParallel),
 		fmt.Sprintf("--kv-checksum=%t", cfg.Checksum),
+		"--agent-backend=" + cfg.Agent.Backend,
+		"--nixl-lib=" + cfg.Agent.NIXL.Library,
+		"--nixl-backend=" + cfg.Agent.NIXL.Backend,
+		"--nixl-params=" + cfg.Agent.NIXL.Params,
 		fmt.Sprintf("--agent-connections=%d", cfg.Agent.Connections),
 		fmt.Sprintf("--agent-checksum=%t", cfg.Agent.Checksum),
 		"--agent-tls-cert=" + cfg.Agent.CertFile,

@@ -82,7 +82,7 @@ func TestHandleRefused(t *testing.T) {
 				"groups that are not there":  {map[string]any{"remote_block_ids": [][]int{{1}, {1}, {1}, {1}, {1}}}, "block lists for"},
 				"a slot that is not there":   {map[string]any{"remote_lease_slot": 1 << 20}, "lease slot 1048576 of"},
 				"another nonce":              {map[string]any{"remote_lease_nonce": 77}, "the nonce is not the request's"},
-				"another request":            {map[string]any{"remote_request_id": "nobody"}, "no such request"},
+				"another request":            {map[string]any{"remote_request_id": "nobody", "remote_lease_nonce": 77}, "no such request"},
 				"neither slot nor nonce":     {map[string]any{"remote_lease_slot": nil, "remote_lease_nonce": nil}, "no slot"},
 				"no nonce":                   {map[string]any{"remote_lease_nonce": nil}, "fields missing"},
 				"no slot":                    {map[string]any{"remote_lease_slot": nil}, "fields missing"},
@@ -92,7 +92,7 @@ func TestHandleRefused(t *testing.T) {
 			} {
 				r := short(len(what))
 				reasons := []string{tc.reason}
-				if what == "another nonce" {
+				if strings.HasPrefix(what, "another ") {
 					reasons = append(reasons, "lapsed") // the slot was read before the claim was answered
 				}
 				loads(t, policy, c.d[0], r, changed(t, c.p.handle(t, r), tc.fields), reasons...)

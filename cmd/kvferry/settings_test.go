@@ -94,6 +94,7 @@ var values = map[string]string{
 	"kv-lease-duration": "1.25s", "kv-lease-verification": "false", "kv-lease-slots": "22", "decoder-kv-blocks-ttl": "0s",
 	"engine": "llamacpp", "requantize": "q4_0", "llama-lib": "/opt/llama", "device": "cuda", "threads": "24", "context": "25",
 	"kv-load-failure-policy": "recompute", "kv-recompute-threshold": "23",
+	"agent-backend": "TCP", "nixl-lib": "/opt/n.so", "nixl-backend": "POSIX", "nixl-params": "a=b,c=d",
 	"agent-connections": "7", "agent-checksum": "true",
 	"agent-tls-cert": "tls.crt", "agent-tls-key": "tls.key", "agent-tls-ca": "ca.crt",
 }
