@@ -43,7 +43,7 @@ func openRunner(c EngineConfig) (runner.Runner, error) {
 
 // openBest is how AutoRunner decides. llama.cpp, where it is built in and its library is there, is
 // tried first with a heavy file (reference.Heavy), and the reference runner with any other; what the
-// first cannot load the second may. A model that is cut into ranks is for the reference runner.
+// first refuses, as llama.cpp does a model that is cut into ranks, the second may take.
 func openBest(c EngineConfig, dtype kvcache.DType) (runner.Runner, error) {
 	heavy, err := heavy(c.Model)
 	if err != nil {
@@ -59,7 +59,7 @@ func openBest(c EngineConfig, dtype kvcache.DType) (runner.Runner, error) {
 	names := [2]string{ReferenceRunner, LlamaRunner}
 	opens := [2]func(EngineConfig, kvcache.DType) (runner.Runner, error){openReference, openLlama}
 	first, second := 0, 1
-	if heavy && c.parallel().Ranks() == 1 {
+	if heavy {
 		first, second = second, first
 	}
 	r, failed := opens[first](c, dtype)
