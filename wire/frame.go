@@ -87,13 +87,16 @@ type Raw []byte
 func (r Raw) Append(b []byte) []byte { return append(b, r...) }
 
 // Pack encodes a whole frame; an empty body may be nil.
-func Pack(f Frame, body Body) []byte {
-	b := make([]byte, FrameHeader, 64)
+func Pack(f Frame, body Body) []byte { return AppendFrame(make([]byte, 0, 64), f, body) }
+
+// AppendFrame is Pack behind what b holds.
+func AppendFrame(b []byte, f Frame, body Body) []byte {
+	at := len(b)
+	b = append(b, 0, 0, 0, 0, byte(f))
 	if body != nil {
 		b = body.Append(b)
 	}
-	binary.LittleEndian.PutUint32(b, uint32(len(b)-FrameHeader))
-	b[4] = byte(f)
+	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-FrameHeader))
 	return b
 }
 

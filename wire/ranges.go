@@ -24,8 +24,9 @@ func (e *enc) ranges(rs []Range) {
 	}
 }
 
-// ranges reads a list whose lengths sum up to at most MaxBulk.
-func (d *dec) ranges() []Range {
+// ranges reads a list whose lengths sum up to at most MaxBulk, into the memory of an old one
+// where that is enough.
+func (d *dec) ranges(old []Range) []Range {
 	n := d.count(rangeSize)
 	if n == 0 {
 		return nil
@@ -34,7 +35,11 @@ func (d *dec) ranges() []Range {
 		d.fail(fmt.Errorf("wire: %d ranges are more than %d", n, MaxRanges))
 		return nil
 	}
-	rs := make([]Range, n)
+	rs := old[:0]
+	if n > cap(rs) {
+		rs = make([]Range, n)
+	}
+	rs = rs[:n]
 	left := uint64(MaxBulk)
 	for i := range rs {
 		rs[i] = Range{Region: d.u32(), Offset: d.u64(), Length: d.u64()}

@@ -24,6 +24,6 @@ func (r ReadRequest) Append(b []byte) []byte {
 // DecodeReadRequest decodes what Append encoded.
 func DecodeReadRequest(b []byte) (ReadRequest, error) {
 	d := dec{b: b}
-	r := ReadRequest{Transfer: d.u64(), Part: d.u32(), Last: d.bool(), Ranges: d.ranges()}
+	r := ReadRequest{Transfer: d.u64(), Part: d.u32(), Last: d.bool(), Ranges: d.ranges(nil)}
 	return r, d.end()
 }

@@ -36,9 +36,16 @@ func (w Write) Append(b []byte) []byte {
 
 // DecodeWrite decodes what Append encoded.
 func DecodeWrite(b []byte) (Write, error) {
+	var w Write
+	err := w.Decode(b)
+	return w, err
+}
+
+// Decode is DecodeWrite over an old header, whose list of ranges it uses again.
+func (w *Write) Decode(b []byte) error {
 	d := dec{b: b}
-	w := Write{
-		Transfer: d.u64(), Part: d.u32(), Last: d.bool(), Epoch: d.u64(), Ranges: d.ranges(),
+	*w = Write{
+		Transfer: d.u64(), Part: d.u32(), Last: d.bool(), Epoch: d.u64(), Ranges: d.ranges(w.Ranges),
 		HasNotice: d.bool(), Notice: d.u32(), Sum: d.sum(),
 	}
 	switch {
@@ -50,5 +57,5 @@ func DecodeWrite(b []byte) (Write, error) {
 	case !w.HasNotice && w.Notice > 0:
 		d.fail(fmt.Errorf("wire: %d bytes of notice where there is none", w.Notice))
 	}
-	return w, d.end()
+	return d.end()
 }

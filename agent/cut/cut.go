@@ -91,15 +91,20 @@ type Cutter struct {
 	t     *agent.Transfer
 	at    int    // the pair to go on with
 	taken uint64 // bytes of it that went before
-	part  Part
 }
 
 // NewCutter cuts a transfer that Check passed.
 func NewCutter(t *agent.Transfer) *Cutter { return &Cutter{t: t} }
 
-// Next gives the next part, which is good until the next call.
+// Next gives the next part.
 func (c *Cutter) Next(limits Limits) Part {
-	p := &c.part
+	var p Part
+	c.NextInto(&p, limits)
+	return p
+}
+
+// NextInto is Next over an old part, whose lists it uses again.
+func (c *Cutter) NextInto(p *Part, limits Limits) {
 	p.Local, p.Remote, p.Bytes = p.Local[:0], p.Remote[:0], 0
 	for c.at < len(c.t.LocalIdx) && len(p.Local) < limits.Ranges && p.Bytes < limits.Bytes {
 		from, to := c.t.Local[c.t.LocalIdx[c.at]], c.t.Remote[c.t.RemoteIdx[c.at]]
@@ -110,7 +115,6 @@ func (c *Cutter) Next(limits Limits) Part {
 		}
 	}
 	p.Last = c.at == len(c.t.LocalIdx)
-	return *p
 }
 
 // add appends a pair, or lengthens the last one where both its ends go on.

@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 
+	"kvferry/agent/cut"
 	"kvferry/agent/fair"
 	"kvferry/wire"
 )
@@ -23,7 +24,8 @@ type job struct {
 
 func (j *job) dead() bool { return j.op != nil && j.op.dead }
 
-// lane is one bulk connection.
+// lane is one bulk connection. What its two goroutines need for a frame they use again for the
+// next one.
 type lane struct {
 	l     *link
 	index int
@@ -33,16 +35,15 @@ type lane struct {
 	wake  *sync.Cond
 	flows fair.Queue[flowKey, *job]
 
-	bufs   net.Buffers       // of send: reused frame after frame
-	pieces [][]byte          // of receive: likewise
-	whole  [][]byte          // the same, to be summed
-	in     map[uint64]uint32 // of receive: the next part of each write that goes on
+	out outgoing
+	in  incoming
 }
 
 func newLane(l *link, index int, c net.Conn) *lane {
 	return &lane{
 		l: l, index: index, conn: c, wake: sync.NewCond(&l.mu),
-		in: make(map[uint64]uint32),
+		out: outgoing{v: newVector(c, true)},
+		in:  incoming{v: newVector(c, false), next: make(map[uint64]uint32)},
 	}
 }
 
@@ -50,17 +51,26 @@ func (n *lane) close() {
 	n.once.Do(func() { _ = n.conn.Close() }) // its reader and writer see the end
 }
 
+// outgoing is the frame that is being sent.
+type outgoing struct {
+	op     *op        // of a write
+	write  wire.Write // likewise
+	data   wire.ReadData
+	ranges []wire.Range // of our memory
+	notice []byte
+
+	part cut.Part
+	head []byte
+	v    *vector
+}
+
 // send sends frames until the link ends.
 func (n *lane) send() {
-	for {
-		f, ok := n.nextFrame()
-		if !ok {
-			return
-		}
-		err := n.write(f)
-		if f.op != nil {
+	for n.nextFrame() {
+		err := n.sendFrame()
+		if o := n.out.op; o != nil {
 			n.l.mu.Lock()
-			n.l.idle(f.op)
+			n.l.idle(o)
 			n.l.mu.Unlock()
 		}
 		if err != nil {
@@ -70,27 +80,8 @@ func (n *lane) send() {
 	}
 }
 
-// frame is one bulk frame to send.
-type frame struct {
-	op     *op        // of a write
-	write  wire.Write // likewise
-	data   wire.ReadData
-	ranges []wire.Range // of our memory
-	notice []byte
-}
-
-// header is the frame up to its bytes.
-func (f *frame) header(sum wire.Sum32) []byte {
-	if f.op == nil {
-		f.data.Sum = sum
-		return wire.Pack(wire.FrameData, f.data)
-	}
-	f.write.Sum = sum
-	return wire.Pack(wire.FrameWrite, f.write)
-}
-
 // nextFrame waits for a frame to send. Its transfer is busy until it is sent.
-func (n *lane) nextFrame() (frame, bool) {
+func (n *lane) nextFrame() bool {
 	l := n.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,55 +90,64 @@ func (n *lane) nextFrame() (frame, bool) {
 		n.wake.Wait()
 	}
 	if l.cause != nil {
-		return frame{}, false
+		return false
 	}
+	f := &n.out
+	f.op, f.notice = j.op, nil
 	if j.op == nil {
 		l.serving--
+		f.data, f.ranges = j.data, j.ranges
 		n.flows.Served(true)
-		return frame{data: j.data, ranges: j.ranges}, true
+		return true
 	}
 	o := j.op
-	p := o.cut.Next(l.limits())
-	f := frame{op: o, ranges: p.Local, write: wire.Write{
-		Transfer: o.number, Part: o.parts, Last: p.Last, Epoch: o.t.Epoch, Ranges: p.Remote,
-	}}
-	if p.Last && o.t.Notice != nil {
+	o.cut.NextInto(&f.part, l.limits())
+	last := f.part.Last
+	f.ranges = f.part.Local
+	f.write = wire.Write{Transfer: o.number, Part: o.parts, Last: last, Epoch: o.t.Epoch, Ranges: f.part.Remote}
+	if last && o.t.Notice != nil {
 		f.notice = o.t.Notice
 		f.write.HasNotice, f.write.Notice = true, uint32(len(f.notice))
 	}
-	o.busy, o.parts, o.whole = true, o.parts+1, p.Last
-	n.flows.Served(p.Last)
-	return f, true
+	o.busy, o.parts, o.whole = true, o.parts+1, last
+	n.flows.Served(last)
+	return true
 }
 
-// write sends a frame straight from registered memory.
-func (n *lane) write(f frame) error {
-	regions := n.l.a.memory()
-	bufs := append(n.bufs[:0], nil) // the header
+// sendFrame sends the frame straight from registered memory.
+func (n *lane) sendFrame() error {
+	f, regions := &n.out, n.l.a.memory()
+	var sum wire.Sum32
+	if n.l.a.o.Checksum {
+		sum = sumOf(regions, f.ranges)
+		sum.Add(f.notice)
+	}
+	f.header(sum)
+	f.v.reset()
+	f.v.add(f.head)
 	for _, r := range f.ranges {
-		bufs = append(bufs, regions.Bytes(r.Region, r.Offset, r.Length))
+		f.v.add(regions.Bytes(r.Region, r.Offset, r.Length))
 	}
-	if len(f.notice) > 0 {
-		bufs = append(bufs, f.notice)
-	}
-	bufs[0] = f.header(n.sum(bufs[1:]))
-	n.bufs = bufs[:0]
-	_, err := bufs.WriteTo(n.conn)
-	return err
+	f.v.add(f.notice)
+	return f.v.write()
 }
 
-// sum is the checksum of what a frame of ours carries, where one was asked for.
-func (n *lane) sum(pieces [][]byte) (s wire.Sum32) {
-	if !n.l.a.o.Checksum {
-		return s
+// header writes the frame up to its bytes.
+func (f *outgoing) header(sum wire.Sum32) {
+	if f.op == nil {
+		f.data.Sum = sum
+		f.head = wire.AppendFrame(f.head[:0], wire.FrameData, &f.data)
+		return
 	}
-	return sumOf(pieces)
+	f.write.Sum = sum
+	f.head = wire.AppendFrame(f.head[:0], wire.FrameWrite, &f.write)
 }
 
-func sumOf(pieces [][]byte) (s wire.Sum32) {
+// sumOf is the checksum of ranges that are inside the regions.
+func sumOf(regions cut.Regions, ranges []wire.Range) (s wire.Sum32) {
 	s.Add(nil) // so that a sum of nothing is one
-	for _, p := range pieces {
-		s.Add(p)
+	for _, r := range ranges {
+		s.Add(regions.Bytes(r.Region, r.Offset, r.Length))
 	}
 	return s
 }

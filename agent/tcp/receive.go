@@ -14,18 +14,52 @@ import (
 // maxOpen is how many writes a peer may have begun and not ended on one bulk connection.
 const maxOpen = 64 << 10
 
+// incoming is the frame that is being received.
+type incoming struct {
+	head [wire.FrameHeader]byte
+	body []byte
+	// write is a write's header, part the part of a read of ours that bytes are for.
+	write wire.Write
+	part  cut.Part
+	v     *vector
+	// next is the next part of each write that goes on.
+	next map[uint64]uint32
+}
+
 // receive takes the peer's bulk frames until the connection ends.
 func (n *lane) receive() {
 	for {
-		f, b, err := readFrame(n.conn, maxShake)
+		f, err := n.readHeader()
 		if err == nil {
-			err = n.take(f, b)
+			err = n.take(f, n.in.body)
 		}
 		if err != nil {
 			n.stopped(err)
 			return
 		}
 	}
+}
+
+// readHeader reads a frame up to its bytes.
+func (n *lane) readHeader() (wire.Frame, error) {
+	in := &n.in
+	if _, err := io.ReadFull(n.conn, in.head[:]); err != nil {
+		return 0, err
+	}
+	f, size, err := wire.ParseHeader(in.head[:])
+	if err != nil {
+		return 0, err
+	}
+	if size > maxShake {
+		return 0, fmt.Errorf("a %s of %d bytes, where %d are the most", f, size, maxShake)
+	}
+	if cap(in.body) < size {
+		in.body, err = readBytes(n.conn, size)
+		return f, err
+	}
+	in.body = in.body[:size]
+	_, err = io.ReadFull(n.conn, in.body)
+	return f, noEOF(err)
 }
 
 // stopped ends the link because nothing more can be received. A peer that broke the protocol
@@ -42,11 +76,10 @@ func (n *lane) stopped(err error) {
 func (n *lane) take(f wire.Frame, b []byte) error {
 	switch f {
 	case wire.FrameWrite:
-		w, err := wire.DecodeWrite(b)
-		if err != nil {
+		if err := n.in.write.Decode(b); err != nil {
 			return err
 		}
-		return n.takeWrite(w)
+		return n.takeWrite(&n.in.write)
 	case wire.FrameData:
 		d, err := wire.DecodeReadData(b)
 		if err != nil {
@@ -58,14 +91,14 @@ func (n *lane) take(f wire.Frame, b []byte) error {
 }
 
 // takeWrite lands one part of a write, or refuses it.
-func (n *lane) takeWrite(w wire.Write) error {
-	next, open := n.in[w.Transfer]
+func (n *lane) takeWrite(w *wire.Write) error {
+	next, open := n.in.next[w.Transfer]
 	switch {
 	case w.Part > 0 && !open:
 		return n.drain(w) // an earlier part was refused, and the peer told
 	case w.Part != next:
 		return fmt.Errorf("part %d of write %d where %d is next", w.Part, w.Transfer, next)
-	case len(n.in) >= maxOpen:
+	case len(n.in.next) >= maxOpen:
 		return fmt.Errorf("more than %d writes are begun and not ended", maxOpen)
 	}
 	// The checks come before any byte is read. // PIPE-32
@@ -74,7 +107,7 @@ func (n *lane) takeWrite(w wire.Write) error {
 		err = n.l.a.grants.Enter(w.Epoch, n.l.hello.Life, w.Ranges, n.l)
 	}
 	if err != nil {
-		delete(n.in, w.Transfer)
+		delete(n.in.next, w.Transfer)
 		n.l.send(wire.FrameAck, wire.Ack{Transfer: w.Transfer, Refused: true, Reason: clip(err.Error())})
 		return n.drain(w)
 	}
@@ -84,12 +117,15 @@ func (n *lane) takeWrite(w wire.Write) error {
 
 // landWrite reads a write's bytes into the blocks; then, after its last part, its notice is
 // told and the write acknowledged, in this order.
-func (n *lane) landWrite(w wire.Write) error {
+func (n *lane) landWrite(w *wire.Write) error {
 	sum, err := n.land(w.Ranges, w.Sum.Made)
 	if err != nil {
 		return err
 	}
-	notice, err := readBytes(n.conn, int(w.Notice))
+	var notice []byte
+	if w.HasNotice {
+		notice, err = readBytes(n.conn, int(w.Notice))
+	}
 	if err != nil {
 		return err
 	}
@@ -100,10 +136,10 @@ func (n *lane) landWrite(w wire.Write) error {
 		return errChanged
 	}
 	if !w.Last {
-		n.in[w.Transfer] = w.Part + 1
+		n.in.next[w.Transfer] = w.Part + 1
 		return nil
 	}
-	delete(n.in, w.Transfer)
+	delete(n.in.next, w.Transfer)
 	if w.HasNotice {
 		n.l.a.events.Push(agent.Notice{Peer: n.l.hello.Life, Payload: notice})
 	}
@@ -116,21 +152,15 @@ var errChanged = errors.New("bytes changed on their way: the checksum of a frame
 
 // land reads bytes into ranges that are inside our memory, and sums what is there then.
 func (n *lane) land(ranges []wire.Range, summed bool) (sum wire.Sum32, err error) {
-	regions := n.l.a.memory()
-	n.pieces = n.pieces[:0]
+	regions, v := n.l.a.memory(), n.in.v
+	v.reset()
 	for _, r := range ranges {
-		if r.Length > 0 {
-			n.pieces = append(n.pieces, regions.Bytes(r.Region, r.Offset, r.Length))
-		}
+		v.add(regions.Bytes(r.Region, r.Offset, r.Length))
 	}
-	if !summed {
-		return sum, scatter(n.conn, n.pieces)
-	}
-	n.whole = append(n.whole[:0], n.pieces...) // scatter uses pieces up
-	if err := scatter(n.conn, n.pieces); err != nil {
+	if err := v.read(); err != nil || !summed {
 		return sum, err
 	}
-	return sumOf(n.whole), nil
+	return sumOf(regions, ranges), nil
 }
 
 // fillEach fills the pieces one after another.
@@ -144,7 +174,7 @@ func fillEach(r io.Reader, bufs [][]byte) error {
 }
 
 // drain reads past a part that is refused.
-func (n *lane) drain(w wire.Write) error {
+func (n *lane) drain(w *wire.Write) error {
 	return n.skip(wire.Sum(w.Ranges) + uint64(w.Notice))
 }
 
@@ -155,7 +185,7 @@ func (n *lane) skip(bytes uint64) error {
 
 // takeData lands one part of a read of ours.
 func (n *lane) takeData(d wire.ReadData) error {
-	o, p, err := n.reading(d)
+	o, err := n.reading(d)
 	if err != nil {
 		return err
 	}
@@ -164,7 +194,7 @@ func (n *lane) takeData(d wire.ReadData) error {
 	}
 	if !d.Refused {
 		var sum wire.Sum32
-		if sum, err = n.land(p.Local, d.Sum.Made); err == nil && sum != d.Sum {
+		if sum, err = n.land(n.in.part.Local, d.Sum.Made); err == nil && sum != d.Sum {
 			err = errChanged
 		}
 	}
@@ -181,24 +211,25 @@ func (n *lane) takeData(d wire.ReadData) error {
 	return err
 }
 
-// reading finds the read that a part belongs to, or gives nil where that has ended before. We
-// alone end it, but for the end of the link, which waits for us.
-func (n *lane) reading(d wire.ReadData) (*op, cut.Part, error) {
+// reading finds the read that a part belongs to, with the part, or gives nil where that has ended
+// before. We alone end it, but for the end of the link, which waits for us.
+func (n *lane) reading(d wire.ReadData) (*op, error) {
 	l := n.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.ops[d.Transfer]
 	if o == nil && d.Transfer <= l.next && d.Part > 0 {
-		return nil, cut.Part{}, nil
+		return nil, nil
 	}
 	if o == nil || o.kind != "read" || d.Part != o.parts || d.Transfer%uint64(len(l.lanes)) != uint64(n.index) {
-		return nil, cut.Part{}, fmt.Errorf("part %d of read %d, which was not asked for", d.Part, d.Transfer)
+		return nil, fmt.Errorf("part %d of read %d, which was not asked for", d.Part, d.Transfer)
 	}
-	p := o.cut.Next(l.limits())
+	p := &n.in.part
+	o.cut.NextInto(p, l.limits())
 	if !d.Refused && (uint64(d.Bytes) != p.Bytes || d.Last != p.Last) {
-		return nil, cut.Part{}, fmt.Errorf("part %d of read %d has %d bytes where %d were asked for",
+		return nil, fmt.Errorf("part %d of read %d has %d bytes where %d were asked for",
 			d.Part, d.Transfer, d.Bytes, p.Bytes)
 	}
 	o.parts++
-	return o, p, nil
+	return o, nil
 }
