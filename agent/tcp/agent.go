@@ -50,7 +50,12 @@ type Options struct {
 	Bulk int
 	// Checksum adds a CRC32C to each bulk frame that we send.
 	Checksum bool
-	// FrameBytes and FrameRanges are the most that one bulk frame carries: 1 MiB and 256.
+	// SocketBuffer is the size in bytes of a bulk connection's buffers, on either side of it. 0 is
+	// 256 KiB where the peer is on this host, so that bytes are still in the cache when they are
+	// taken out, and what the kernel finds right elsewhere; -1 is the kernel's choice everywhere.
+	SocketBuffer int
+	// FrameBytes and FrameRanges are the most that one bulk frame carries: 1 MiB and 1000, which
+	// one system call takes.
 	FrameBytes  int
 	FrameRanges int
 	// Conn, when not nil, is put around every connection that is up: for tests that make it
@@ -66,7 +71,7 @@ func (o Options) withDefaults() Options {
 	def(&o.RevokeGrace, 200*time.Millisecond)
 	def(&o.Bulk, 1)
 	def(&o.FrameBytes, 1<<20)
-	def(&o.FrameRanges, 256)
+	def(&o.FrameRanges, 1000)
 	o.Bulk = min(o.Bulk, wire.MaxBulkConnections)
 	o.FrameBytes = min(o.FrameBytes, wire.MaxBulk)
 	o.FrameRanges = min(o.FrameRanges, wire.MaxRanges)

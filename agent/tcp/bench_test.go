@@ -2,6 +2,7 @@ package tcp_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,6 +16,9 @@ import (
 	"kvferry/agent/tcp"
 	"kvferry/wire"
 )
+
+// buffer is what the benchmarks give the connections' buffers.
+var buffer = flag.Int("socket-buffer", 0, "of the benchmarks, in bytes; 0 is the agent's default, -1 the kernel's")
 
 // pool is what one operation of a benchmark moves.
 const pool = 64 << 20
@@ -30,7 +34,7 @@ func bench(b *testing.B, start func(*tcp.Agent, agent.Transfer)) {
 	for _, lanes := range []int{1, 2} {
 		for _, block := range []int{4 << 10, 16 << 10, 64 << 10, 256 << 10} {
 			b.Run(fmt.Sprintf("connections=%d/%dKiB", lanes, block>>10), func(b *testing.B) {
-				as := benchPair(b, tcp.Options{Log: quietLog, Bulk: lanes})
+				as := benchPair(b, tcp.Options{Log: quietLog, Bulk: lanes, SocketBuffer: *buffer})
 				parts := permuted(block, 2*lanes)
 				b.SetBytes(pool)
 				b.ReportAllocs()
@@ -49,7 +53,7 @@ func bench(b *testing.B, start func(*tcp.Agent, agent.Transfer)) {
 // BenchmarkNotifyUnderBulk measures a small message's way there while blocks saturate the
 // connections for them: the 99th percentile, which heartbeats depend on.
 func BenchmarkNotifyUnderBulk(b *testing.B) {
-	as := benchPair(b, tcp.Options{Log: quietLog, Bulk: 2})
+	as := benchPair(b, tcp.Options{Log: quietLog, Bulk: 2, SocketBuffer: *buffer})
 	parts := permuted(64<<10, 4)
 	var done atomic.Bool
 	flowing := make(chan struct{})

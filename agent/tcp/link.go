@@ -44,6 +44,7 @@ func newLink(a *Agent, s *slot, hello wire.Hello, control net.Conn, lanes []net.
 		a: a, slot: s, hello: hello, control: around(control, false), out: newOutbox(), ops: make(map[uint64]*op),
 	}
 	for i, c := range lanes {
+		a.o.buffer(c)
 		l.lanes = append(l.lanes, newLane(l, i, around(c, true)))
 	}
 	return l

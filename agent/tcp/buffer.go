@@ -1,0 +1,30 @@
+package tcp
+
+import (
+	"net"
+
+	"kvferry/agent/certs"
+)
+
+// nearBuffer is the size of a bulk connection's buffers within one host. The kernel lets them grow
+// to many megabytes, and then every byte goes to memory and back between the two copies of it.
+const nearBuffer = 256 << 10
+
+// buffer sets the size of a bulk connection's buffers.
+func (o Options) buffer(c net.Conn) {
+	if s, ok := c.(*certs.Conn); ok {
+		c = s.NetConn()
+	}
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	size := o.SocketBuffer
+	if far, ok := t.RemoteAddr().(*net.TCPAddr); ok && size == 0 && far.IP.IsLoopback() {
+		size = nearBuffer
+	}
+	if size > 0 {
+		_ = t.SetReadBuffer(size) // what the kernel does not allow it does not do, and all goes on
+		_ = t.SetWriteBuffer(size)
+	}
+}
