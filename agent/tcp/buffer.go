@@ -20,11 +20,17 @@ func (o Options) buffer(c net.Conn) {
 		return
 	}
 	size := o.SocketBuffer
-	if far, ok := t.RemoteAddr().(*net.TCPAddr); ok && size == 0 && far.IP.IsLoopback() {
+	if size == 0 && sameHost(t) {
 		size = nearBuffer
 	}
 	if size > 0 {
 		_ = t.SetReadBuffer(size) // what the kernel does not allow it does not do, and all goes on
 		_ = t.SetWriteBuffer(size)
 	}
+}
+
+func sameHost(t *net.TCPConn) bool {
+	far, ok := t.RemoteAddr().(*net.TCPAddr)
+	near, ok2 := t.LocalAddr().(*net.TCPAddr)
+	return ok && ok2 && (far.IP.IsLoopback() || far.IP.Equal(near.IP))
 }
