@@ -23,10 +23,10 @@ var ledger = map[string]struct {
 	done  []int
 }{
 	"PIPE":  {lines: 36, done: upTo(36)},
-	"SERVE": {lines: 7, done: upTo(3)},
+	"SERVE": {lines: 7, done: upTo(5)},
 	"LEASE": {lines: 26, done: upTo(26)},
 	// What went wrong for others, cited by "case: 07".
-	"case": {lines: 19, done: []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19}},
+	"case": {lines: 19, done: upTo(19)},
 }
 
 func upTo(n int) []int {
