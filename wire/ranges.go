@@ -1,6 +1,9 @@
 package wire
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // MaxRanges is how many ranges one frame may hold.
 const MaxRanges = 4096
@@ -16,6 +19,7 @@ type Range struct {
 }
 
 func (e *enc) ranges(rs []Range) {
+	e.b = slices.Grow(e.b, 4+len(rs)*rangeSize)
 	e.u32(uint32(len(rs)))
 	for _, r := range rs {
 		e.u32(r.Region)

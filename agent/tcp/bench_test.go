@@ -77,7 +77,7 @@ func BenchmarkNotifyUnderBulk(b *testing.B) {
 }
 
 // benchPair is two agents with mapped pools, connected, the second's all granted to the first.
-func benchPair(b *testing.B, o tcp.Options) (as [2]*tcp.Agent) {
+func benchPair(b testing.TB, o tcp.Options) (as [2]*tcp.Agent) {
 	for i := range as {
 		m, err := memory.Map("bench", pool)
 		must(b, err)
@@ -120,7 +120,7 @@ func permuted(block, transfers int) []agent.Transfer {
 }
 
 // round moves the pool once.
-func round(b *testing.B, a *tcp.Agent, start func(*tcp.Agent, agent.Transfer), parts []agent.Transfer) {
+func round(b testing.TB, a *tcp.Agent, start func(*tcp.Agent, agent.Transfer), parts []agent.Transfer) {
 	for _, t := range parts {
 		start(a, t)
 	}

@@ -212,8 +212,9 @@ func (l *link) read(t *agent.Transfer) error {
 	o := l.begin("read", t)
 	l.mu.Unlock()
 	ask, limits := cut.NewCutter(t), l.limits()
+	var p cut.Part
 	for part := uint32(0); ; part++ {
-		p := ask.Next(limits)
+		ask.NextInto(&p, limits)
 		l.send(wire.FrameRead, wire.ReadRequest{Transfer: o.number, Part: part, Last: p.Last, Ranges: p.Remote})
 		if p.Last {
 			return nil
