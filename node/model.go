@@ -123,6 +123,7 @@ func (c EngineConfig) llamaOptions() llamacpp.Options {
 	return llamacpp.Options{
 		Library: c.Llama.library(), Device: c.Llama.Device, BlockTokens: c.BlockTokens,
 		Context: c.Llama.Context, Sequences: c.MaxSeqs, Threads: c.Llama.Threads,
+		Log: c.Log,
 	}
 }
 

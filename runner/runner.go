@@ -50,8 +50,8 @@ type Work struct {
 	Logits []float32
 	// Written, when not nil, is told during Forward that the KV of all of Tokens is in the blocks for
 	// every layer below through, which grows from call to call. It is called by the goroutine of
-	// Forward, must not block, and need not be called at all: when Forward returns, every layer is
-	// written.
+	// Forward or by one that it waits for, must not block, and need not be called at all: when
+	// Forward returns, every layer is written.
 	Written func(through int)
 }
 

@@ -2,6 +2,8 @@
 
 package llamacpp
 
+import "log/slog"
+
 const (
 	defaultContext   = 8192
 	defaultSequences = 16
@@ -14,6 +16,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Threads == 0 {
 		o.Threads = 1
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
 }

@@ -4,8 +4,16 @@
 // Before a pass, a sequence of which llama.cpp does not have exactly the tokens before the new
 // ones (its KV came by a transfer, from the prefix index, or after a preemption) is assembled from
 // the blocks and imported at once; the logits that follow are bit-identical to those of the run
-// that computed it. After a pass the new rows are written to the blocks. Positions are imported in
-// ascending order, as the order of cells decides the order of sums.
+// that computed it. Positions are imported in ascending order, as the order of cells decides the order
+// of sums.
+//
+// The new rows go from llama.cpp's own memory to the blocks. Its graph, which a callback sees while it
+// is computed, says where they are, and after each layer that this one's are there, so that a chunk
+// can leave layer by layer (runner.Work.Written). That is tried against llama.cpp's states when a
+// model is loaded, and watched in each pass. Where anything is otherwise than it was known, a log line
+// says what, and rows are taken from states after a pass. In, rows always go by a state: llama.cpp gives
+// cells to a sequence only together with rows for them, so that writing those afterwards would be one
+// copy more.
 //
 // Layers with a window are a layer group of their own. Its blocks have every position that was
 // computed, but only those that the next token sees are imported. llama.cpp keeps no more cells for

@@ -181,6 +181,7 @@ func (r *Runner) flush(batch []runner.Work, ids []llama.SeqId, spans []span) err
 	if r.batch.NTokens == 0 {
 		return nil
 	}
+	r.begin(batch, spans)
 	if code, err := llama.Decode(r.ctx, r.batch); err != nil || code != 0 {
 		return fmt.Errorf("%w: %d tokens: code %d", errors.Join(errDecode, err), r.batch.NTokens, code)
 	}
@@ -197,17 +198,28 @@ func (r *Runner) flush(batch []runner.Work, ids []llama.SeqId, spans []span) err
 		}
 		copy(w.Logits, logits)
 	}
+	taken, err := r.finish(batch, spans)
+	if err != nil {
+		return err
+	}
 	for _, s := range spans {
-		if err := r.export(&batch[s.work], ids[s.work], s.from, s.to); err != nil {
-			return err
+		w := &batch[s.work]
+		if !taken {
+			if err := r.exportStates(w, ids[s.work], s.from, s.to); err != nil {
+				return err
+			}
+		}
+		if h := r.held[w.Sequence]; h != nil && w.Sequence != "" {
+			h.tokens = s.to
+			h.last = r.rows.row(h.last, w.Tables, s.to-1)
 		}
 	}
 	return r.batch.Clear()
 }
 
-// export writes the positions [from,to) of a work into its blocks. A state has of a window group only
-// what its last token sees, so that no more than a window is taken at once.
-func (r *Runner) export(w *runner.Work, id llama.SeqId, from, to int) error {
+// exportStates writes the positions [from,to) of a work into its blocks. A state has of a window group
+// only what its last token sees, so that no more than a window is taken at once.
+func (r *Runner) exportStates(w *runner.Work, id llama.SeqId, from, to int) error {
 	for from < to {
 		end := to
 		if window := r.window(); window > 0 {
@@ -217,10 +229,6 @@ func (r *Runner) export(w *runner.Work, id llama.SeqId, from, to int) error {
 			return err
 		}
 		from = end
-	}
-	if h := r.held[w.Sequence]; h != nil && w.Sequence != "" {
-		h.tokens = to
-		h.last = r.rows.row(h.last, w.Tables, to-1)
 	}
 	return nil
 }

@@ -30,6 +30,11 @@ type Runner struct {
 	free    []llama.SeqId
 	state   []byte // scratch for states
 	row     []byte // scratch for a row
+	tap     *tap   // nil without zero copy
+	tapless error  // why it is nil
+	tapping bool   // rows are taken by the tap
+	places  []place
+	taken   int // layers of the batch whose rows are in the blocks
 }
 
 var _ runner.Runner = (*Runner)(nil)
@@ -97,7 +102,11 @@ func (r *Runner) open(path string) error {
 			r.model.Ends = append(r.model.Ends, int32(id))
 		}
 	}
-	return r.probe()
+	if err := r.probe(); err != nil {
+		return err
+	}
+	r.openTap()
+	return nil
 }
 
 // chunked is the architecture whose layers without the whole context see a chunk, and no window.
@@ -144,6 +153,11 @@ func (r *Runner) openContext() error {
 	p.SwaFull = 0
 	// A part of a sequence can be copied into another one only within one stream.
 	p.KVUnified = 1
+	if !r.opt.StateAPI {
+		if r.tap, r.tapless = newTap(loaded.dir); r.tap != nil {
+			p.CbEval, p.CbEvalUserData = gateEntry, r.tap.gate.data()
+		}
+	}
 	var err error
 	if r.ctx, err = llama.InitFromModel(r.weights, p); err != nil {
 		return fmt.Errorf("llama.cpp: context of %d tokens with flash attention and %s KV: %w", r.model.Context, r.opt.KV, err)

@@ -2,6 +2,7 @@ package llamacpp
 
 import (
 	"errors"
+	"log/slog"
 
 	"kvferry/kvcache"
 )
@@ -23,6 +24,10 @@ type Options struct {
 	Sequences int
 	// Threads is how many threads compute; 0 takes one.
 	Threads int
+	// StateAPI makes KV always go by llama.cpp's states, and never straight from its memory.
+	StateAPI bool
+	// Log, if not nil, is told when KV goes by states though StateAPI does not ask for it.
+	Log *slog.Logger
 }
 
 // The version of llama.cpp that the binding knows, and what its libraries say they are.

@@ -44,3 +44,35 @@ func (r *Runner) Attach(pools [][]byte) error {
 	r.rows.pools = pools
 	return nil
 }
+
+// each visits the contiguous pieces of group g of the positions [from,to): size bytes of one head of
+// one token, at block in the pool, and at row bytes behind the beginning of the token's row in a
+// state. A layer is counted within the group.
+func (r *rows) each(g int, t kvcache.BlockTable, from, to int, visit func(layer, kv, pos, block, row, size int)) {
+	size := r.layout.RowBytes()
+	for pos := from; pos < to; pos++ {
+		base := int(t.Block(pos/r.layout.BlockTokens))*r.layout.BlockBytes(g) + pos%r.layout.BlockTokens*size
+		for layer := range r.layout.Groups[g].Layers {
+			for kv := range 2 {
+				for head := range r.layout.KVHeads {
+					visit(layer, kv, pos, base+r.layout.HeadOffset(layer, kv, head), head*size, size)
+				}
+			}
+		}
+	}
+}
+
+// places are those of all layers.
+func places(groups []kvcache.LayerGroup) []place {
+	n := 0
+	for _, group := range groups {
+		n += len(group.Layers)
+	}
+	out := make([]place, n)
+	for g, group := range groups {
+		for i, layer := range group.Layers {
+			out[layer] = place{g, i}
+		}
+	}
+	return out
+}

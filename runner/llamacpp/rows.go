@@ -15,23 +15,6 @@ type rows struct {
 	from   []int    // scratch
 }
 
-// each visits the contiguous pieces of group g of the positions [from,to): size bytes of one head of
-// one token, at block in the pool, and at row bytes behind the beginning of the token's row in a
-// state. A layer is counted within the group.
-func (r *rows) each(g int, t kvcache.BlockTable, from, to int, visit func(layer, kv, pos, block, row, size int)) {
-	size := r.layout.RowBytes()
-	for pos := from; pos < to; pos++ {
-		base := int(t.Block(pos/r.layout.BlockTokens))*r.layout.BlockBytes(g) + pos%r.layout.BlockTokens*size
-		for layer := range r.layout.Groups[g].Layers {
-			for kv := range 2 {
-				for head := range r.layout.KVHeads {
-					visit(layer, kv, pos, base+r.layout.HeadOffset(layer, kv, head), head*size, size)
-				}
-			}
-		}
-	}
-}
-
 // visible is the first position that a token at position n sees in a group.
 func visible(g kvcache.LayerGroup, n int) int {
 	if g.Window == 0 {
@@ -53,10 +36,12 @@ func (r *rows) assemble(buf []byte, tables []kvcache.BlockTable, n int) []byte {
 		buf = buf[:size]
 	}
 	for g, p := range r.shape.frame(buf, r.from, n) {
-		pool, first := r.pools[g], r.from[g]
-		r.each(g, tables[g], first, n, func(layer, kv, pos, block, row, size int) {
-			copy(p.at(layer, kv, pos-first)[row:row+size], pool[block:block+size])
-		})
+		first := r.from[g]
+		for layer := range r.layout.Groups[g].Layers {
+			for kv := range 2 {
+				r.get(place{g, layer}, kv, tables[g], first, n-first, func(i int) []byte { return p.at(layer, kv, i) })
+			}
+		}
 	}
 	return buf
 }
@@ -75,10 +60,11 @@ func (r *rows) scatter(state []byte, tables []kvcache.BlockTable, from, to int) 
 		}
 	}
 	for g, p := range parts {
-		pool := r.pools[g]
-		r.each(g, tables[g], from, to, func(layer, kv, pos, block, row, size int) {
-			copy(pool[block:block+size], p.at(layer, kv, cells[g][pos-from])[row:])
-		})
+		for layer := range r.layout.Groups[g].Layers {
+			for kv := range 2 {
+				r.put(place{g, layer}, kv, tables[g], from, to-from, func(i int) []byte { return p.at(layer, kv, cells[g][i]) })
+			}
+		}
 	}
 	return nil
 }
