@@ -48,6 +48,7 @@ func TestLinkFaults(t *testing.T) {
 		for _, stream := range []bool{false, true} {
 			t.Run(tc.what+pick(stream, ", streamed", ""), func(t *testing.T) {
 				cfg := smallConfig(t)
+				cfg.PartBytes = 0 // the second write is the second slice
 				var link slow
 				link.Script = fault.Nth(fault.Write, 2, tc.action)
 				c := e2etest.Start(t, e2etest.Options{Engine: cfg, OnPrefill: func(_ int, cfg *node.EngineConfig) { link.on(cfg) }})
@@ -118,6 +119,7 @@ func counted(t *testing.T, e *e2etest.Engine, label string) error {
 // req: PIPE-19
 func TestLostNotice(t *testing.T) {
 	cfg := smallConfig(t)
+	cfg.PartBytes = 0 // each write has a notice
 	cfg.TransferTimeout = 300 * time.Millisecond
 	var link slow
 	link.Script = fault.Nth(fault.Write, 3, fault.Action{LoseNotice: true})

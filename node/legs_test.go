@@ -81,6 +81,7 @@ func fails(t *testing.T, what string, err error, status int, why string) {
 func smallConfig(t *testing.T) node.EngineConfig {
 	cfg := mode{1, true, 48, "f16"}.config()
 	cfg.Model = windowed(t)
+	cfg.PartBytes = 1 // layers leave as soon as they are written
 	return cfg
 }
 

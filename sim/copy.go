@@ -65,7 +65,7 @@ func (p *proc) copyOut(o engine.Copy) {
 	r := p.requestOf(o)
 	c := &write{id: o.ID, sender: p, request: r, epoch: o.Epoch, slice: o.Slice, writer: o.Writer, began: w.now}
 	w.note("copy", p.node.index, r, o.Slice)
-	w.logf("%s copies slice %d of %s to %s%s", p.node.name, o.Slice, w.id(r), w.nodeOf(o.Peer).name, rankName(o.Writer))
+	w.logf("%s copies %sslice %d of %s to %s%s", p.node.name, partName(o), o.Slice, w.id(r), w.nodeOf(o.Peer).name, rankName(o.Writer))
 	e := p.linkTo(o.Peer)
 	if e == nil {
 		w.after(0, func() { p.deliver(engine.CopyDone{ID: o.ID, Err: errNoPeer}) })
@@ -110,6 +110,17 @@ func (p *proc) checkLanded(o engine.Copy, e *end) {
 				p.node.name, o.Slice, p.w.id(x.request), rankName(o.Writer))
 		}
 	}
+}
+
+// partName tells which layers a copy brings, if it is not all of a slice.
+func partName(o engine.Copy) string {
+	if o.Notice != nil && o.Layers.Start == 0 {
+		return ""
+	}
+	if o.Layers.Len() == 0 {
+		return "the result of "
+	}
+	return fmt.Sprintf("layers [%d,%d) of ", o.Layers.Start, o.Layers.End)
 }
 
 func rankName(rank int) string {

@@ -17,9 +17,7 @@ func (s *Send) chunkStarted(ev ChunkStarted) {
 	if s.cfg.PartBytes == 0 || !s.cfg.Pipelined || s.err != nil {
 		return
 	}
-	if sl := s.sliceOf(ev.Chunk, ev.Tables); sl != nil && sl.span.Len() > 0 {
-		s.making = sl
-	}
+	s.making = s.sliceOf(ev.Chunk, ev.Tables)
 }
 
 // Parts reports whether the chunk that is being computed makes a slice that may leave in parts:
@@ -27,9 +25,6 @@ func (s *Send) chunkStarted(ev ChunkStarted) {
 func (s *Send) Parts() bool { return s.making != nil }
 
 func (s *Send) layersComputed(now int64, ev LayersComputed) {
-	if s.making == nil || ev.Through <= s.through {
-		return
-	}
 	s.through = min(ev.Through, layersOf(s.cfg.Layout))
 	s.dispatchMaking(now)
 }

@@ -89,6 +89,40 @@ func TestPassTakesItsTime(t *testing.T) {
 	})
 }
 
+// TestLayersTakeTheirTime: layers are told of one after the other, each when its share of the pass
+// is over, the last not at all; the pass takes no longer for it. What is told of is written.
+//
+// req: PIPE-01, PIPE-27
+func TestLayersTakeTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := start(t, "test", 32)
+		m.d = devices["test"]
+		const layers = 4
+		began, told := time.Now(), 0
+		var first []byte
+		batch := []runner.Work{{Tokens: prompt(1, 100), Tables: m.tables(0, 100)}, {Tokens: prompt(2, 50), Tables: m.tables(16, 50)}}
+		want := m.d.takes(m.costs(batch))
+		batch[0].Written = func(through int) {
+			told++
+			if at := want * time.Duration(told) / layers; through != told || time.Since(began) != at {
+				t.Errorf("layers below %d after %v, want %d after %v", through, time.Since(began), told, at)
+			}
+			if told == 1 {
+				first = slices.Clone(m.block(0, batch[0].Tables[0].Block(0))[:m.layout.LayerBytes()])
+			}
+		}
+		if err := m.Forward(batch); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != want || told != layers-1 {
+			t.Errorf("took %v, want %v; told %d times", took, want, told)
+		}
+		if !slices.Equal(first, m.block(0, batch[0].Tables[0].Block(0))[:m.layout.LayerBytes()]) {
+			t.Error("the first layer was told of and not written")
+		}
+	})
+}
+
 // TestVisibleSum adds up one by one.
 func TestVisibleSum(t *testing.T) {
 	for _, window := range []int{0, 1, 5, 100} {
