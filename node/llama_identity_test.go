@@ -74,10 +74,10 @@ func TestLlamaForeignKV(t *testing.T) {
 		"values":          {pretending("V f16", "V q8_0"), "model's V is "},
 		"flash attention": {pretending("attention on", "attention off"), "model's flash attention is "},
 	} {
-		for _, mode := range []string{"pipelined", "pull"} {
-			t.Run(name+", "+mode, func(t *testing.T) {
+		for way, mode := range llamaModes {
+			t.Run(name+", "+way, func(t *testing.T) {
 				var p, d spy
-				o := llamaModes[mode](e2etest.Options{Engine: cfg})
+				o := mode(e2etest.Options{Engine: cfg})
 				o.OnPrefill = func(_ int, cfg *node.EngineConfig) { p.on(cfg) }
 				o.OnDecode = func(_ int, cfg *node.EngineConfig) { d.on(cfg); c.change(cfg) }
 				refused(t, e2etest.Start(t, o), c.want, &p, &d)

@@ -77,9 +77,9 @@ func TestLlamaReusesAfterRestart(t *testing.T) {
 		t.Errorf("one engine, again: %v", err)
 	}
 	alone.AwaitIdle(t)
-	for _, mode := range []string{"pipelined", "monolithic", "pull"} {
-		t.Run("decode, "+mode, func(t *testing.T) {
-			o := llamaModes[mode](e2etest.Options{Engine: cfg})
+	for way, mode := range llamaModes {
+		t.Run("decode, "+way, func(t *testing.T) {
+			o := mode(e2etest.Options{Engine: cfg})
 			var others reborn
 			others.stopped(t)
 			c := e2etest.Start(t, o)
