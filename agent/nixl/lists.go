@@ -12,7 +12,8 @@ import (
 // lists are the descriptor lists that NIXL has prepared. A list is not changed after it was made,
 // so that where it lies in our memory names it, as long as we keep it.
 type lists struct {
-	prepared []prepared // the one that was used last is the last one
+	prepared []prepared   // the one that was used last is the last one
+	once     []agent.List // were used once, the last ones last: most lists are not used again
 }
 
 type prepared struct {
@@ -23,9 +24,23 @@ type prepared struct {
 const (
 	// worth is how long a list is that is prepared: a shorter one is named anew in each transfer.
 	worth = 64
-	// most is how many lists of a peer stay prepared.
+	// most is how many lists of a peer stay prepared, and how many are remembered that were used once.
 	most = 64
 )
+
+func same(a, b agent.List) bool { return unsafe.SliceData(a) == unsafe.SliceData(b) && len(a) == len(b) }
+
+// again says whether a list was used before, and remembers it.
+func (ls *lists) again(list agent.List) bool {
+	if slices.ContainsFunc(ls.once, func(l agent.List) bool { return same(l, list) }) {
+		return true
+	}
+	if len(ls.once) == most {
+		ls.once = append(ls.once[:0], ls.once[1:]...)
+	}
+	ls.once = append(ls.once, list)
+	return false
+}
 
 // prepared gives NIXL's handle of a list, or false where it is not worth one.
 func (w *owner) prepared(out *outlet, ls *lists, name string, list agent.List, where func(agent.Desc) uint64) (uintptr, bool) {
@@ -33,15 +48,15 @@ func (w *owner) prepared(out *outlet, ls *lists, name string, list agent.List, w
 		return 0, false
 	}
 	for i, p := range ls.prepared {
-		if unsafe.SliceData(p.list) == unsafe.SliceData(list) && len(p.list) == len(list) {
+		if same(p.list, list) {
 			last := len(ls.prepared) - 1
 			copy(ls.prepared[i:], ls.prepared[i+1:])
 			ls.prepared[last] = p
 			return p.handle, p.handle != 0
 		}
 	}
-	if len(ls.prepared) == most && w.flying() {
-		return 0, false // the one to go may be in use
+	if !ls.again(list) || len(ls.prepared) == most && w.flying() { // the one to go may be in use
+		return 0, false
 	}
 	p := prepared{list: list, handle: out.prepare(name, list, where)}
 	if len(ls.prepared) == most {
@@ -86,5 +101,5 @@ func (ls *lists) release(l *library, a uintptr) {
 	for _, p := range ls.prepared {
 		p.release(l, a)
 	}
-	ls.prepared = nil
+	ls.prepared, ls.once = nil, nil
 }
