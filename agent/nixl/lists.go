@@ -28,7 +28,9 @@ const (
 	most = 64
 )
 
-func same(a, b agent.List) bool { return unsafe.SliceData(a) == unsafe.SliceData(b) && len(a) == len(b) }
+func same(a, b agent.List) bool {
+	return unsafe.SliceData(a) == unsafe.SliceData(b) && len(a) == len(b)
+}
 
 // again says whether a list was used before, and remembers it.
 func (ls *lists) again(list agent.List) bool {
