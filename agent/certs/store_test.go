@@ -119,3 +119,32 @@ func TestBrokenRenewalKeepsTheOld(t *testing.T) {
 		t.Error(said.String())
 	}
 }
+
+// A connection whose other end takes nothing is closed at once, with nothing said to it.
+func TestCloseWaitsForNobody(t *testing.T) {
+	s, err := certs.Open(certstest.New(t).Issue(t, t.TempDir()), slog.New(slog.DiscardHandler))
+	must(t, err)
+	near, far := net.Pipe()
+	defer far.Close()
+	other := make(chan error, 1)
+	go func() {
+		c, err := s.Listen(t.Context(), far)
+		if err == nil {
+			_, err = c.Write([]byte("x")) // a pipe holds nothing, so the handshake is over then
+		}
+		other <- err
+	}()
+	c, err := s.Dial(t.Context(), near)
+	must(t, err)
+	_, err = c.Read(make([]byte, 1))
+	must(t, err)
+	must(t, <-other)
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }()
+	select {
+	case err := <-closed:
+		must(t, err)
+	case <-time.After(3 * time.Second): // TLS would take 5 to say goodbye
+		t.Error("it waits")
+	}
+}

@@ -1,7 +1,6 @@
 package tcp_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -14,7 +13,6 @@ import (
 	"kvferry/agent/auth"
 	"kvferry/agent/certs"
 	"kvferry/agent/certs/certstest"
-	"kvferry/agent/fault"
 	"kvferry/agent/tcp"
 	"kvferry/wire"
 )
@@ -309,21 +307,14 @@ func TestSlowLoris(t *testing.T) {
 	}
 }
 
-// A peer whose TLS takes nothing off us is dropped as soon as any other.
-func TestClosesUnderTLS(t *testing.T) {
-	store, err := certs.Open(certstest.New(t).Issue(t, t.TempDir()), quietLog)
-	must(t, err)
-	g := fault.NewGate()
-	a, _ := running(t, tcp.Options{TLS: store, Conn: g.Bulk})
-	b, _ := runningAs(t, tcp.Options{TLS: store, Log: quietLog}, hello(2))
-	a.Connect(b.Addr())
-	await[agent.PeerUp](t, a)
-	await[agent.PeerUp](t, b)
-	b.Grant(1, wire.Life{1}, []agent.Desc{{Length: size}})
-	g.Allow(1000)
-	a.Write(transfer(1, 2, size, "never"))
-	<-g.Held()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	must(t, a.Close(ctx))
+// Whoever proved to be one life cannot go on as another.
+func TestHelloOfAnotherLife(t *testing.T) {
+	a, _ := running(t, tcp.Options{Secret: secret})
+	s := provedBy(t, a, secret, 2)
+	s.say(wire.Pack(wire.FrameHello, hello(3)))
+	r, err := wire.DecodeRefuse(s.hear(wire.FrameRefuse))
+	if err != nil || !strings.Contains(r.Reason, "another life") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	s.closed()
 }
