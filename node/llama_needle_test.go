@@ -60,7 +60,7 @@ func TestRealModelNeedles(t *testing.T) {
 							t.Errorf("request %d: %v", i, err)
 						case !strings.Contains(got.Text, number):
 							t.Errorf("request %d: %q, and its number is %s", i, got.Text, number)
-						case near(got, want[i]) != nil && !tied(got, want[i]):
+						case near(got, want[i]) != nil && !tied(rounding, got, want[i]):
 							t.Errorf("request %d: %v", i, near(got, want[i]))
 						}
 					}
