@@ -65,7 +65,8 @@ func TestConformanceOfManyWorkers(t *testing.T) {
 }
 
 func TestConformanceUnderTheDecorator(t *testing.T) {
+	inner := newAgent(1)
 	agenttest.RunMapped(t, func(t testing.TB, o agenttest.Options) agent.Agent {
-		return fault.New(newAgent(1)(t, o), fault.Options{})
+		return fault.New(inner(t, o), fault.Options{})
 	}, "short write is not held up") // the decorator's link is one for all
 }
