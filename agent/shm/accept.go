@@ -60,18 +60,18 @@ func (a *Agent) welcome(ctx context.Context, conn *net.UnixConn) error {
 	if err := checkUser(conn); err != nil {
 		return err
 	}
-	if err := c.greet(); err != nil {
+	if err := c.prove(a.o.Secret.Accept, a.hello.Life); err != nil {
 		return err
 	}
 	b, err := c.expect(wire.FrameHello)
 	if err != nil {
 		return err
 	}
-	hello, refuse, err := a.judge(b)
+	hello, refuse, err := a.judge(c, b)
 	if refuse != nil {
-		return errors.Join(err, c.open(wire.FrameRefuse, refuse))
+		return errors.Join(err, c.Put(wire.FrameRefuse, refuse))
 	}
-	if err := c.open(wire.FrameHello, a.hello); err != nil {
+	if err := c.Put(wire.FrameHello, a.hello); err != nil {
 		return err
 	}
 	b, err = c.expect(wire.FrameClaim)
@@ -101,7 +101,7 @@ func (a *Agent) answer(ctx context.Context, hello wire.Hello, c *shake) error {
 	defer cancel(nil)
 	s, err := a.peers.takeFor(ctx, a.hello.Life, hello.Life, cancel)
 	if err != nil {
-		return errors.Join(err, c.put(wire.FrameRefuse, wire.Refuse{Code: wire.RefuseBusy}))
+		return errors.Join(err, c.Put(wire.FrameRefuse, wire.Refuse{Code: wire.RefuseBusy}))
 	}
 	l, err := a.newLink(s, "", hello)
 	if err == nil {
@@ -121,14 +121,14 @@ func (a *Agent) answer(ctx context.Context, hello wire.Hello, c *shake) error {
 // exchange gives the peer what it needs of our memory, and takes what it gives.
 func (a *Agent) exchange(ctx context.Context, l *link, c *shake) error {
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })() // the claim may be superseded
-	if err := c.put(wire.FrameWelcome, nil); err != nil {
+	if err := c.Put(wire.FrameWelcome, nil); err != nil {
 		return err
 	}
 	if err := l.send(c); err != nil {
 		return err
 	}
 	if err := l.receive(c); err != nil {
-		_ = c.put(wire.FrameRefuse, wire.Refuse{Code: wire.RefuseOther, Reason: clip(err.Error())}) // it may be gone
+		_ = c.Put(wire.FrameRefuse, wire.Refuse{Code: wire.RefuseOther, Reason: clip(err.Error())}) // it may be gone
 		return err
 	}
 	if err := l.adopt(c); err != nil {
@@ -138,8 +138,11 @@ func (a *Agent) exchange(ctx context.Context, l *link, c *shake) error {
 }
 
 // judge says whether a hello may be a peer's, and if not, how to refuse it.
-func (a *Agent) judge(b []byte) (wire.Hello, *wire.Refuse, error) {
+func (a *Agent) judge(c *shake, b []byte) (wire.Hello, *wire.Refuse, error) {
 	h, err := wire.DecodeHello(b)
+	if err == nil && h.Life != c.life {
+		err = errors.New("its hello is of another life than its proof")
+	}
 	if err == nil {
 		err = a.hello.Identity.Check(h.Identity)
 	}

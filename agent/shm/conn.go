@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"kvferry/agent"
+	"kvferry/agent/auth"
 	"kvferry/wire"
 )
 
@@ -23,10 +24,13 @@ const maxShake = 256 << 10
 type shake struct {
 	*net.UnixConn
 	stop func() bool
+	// limit is the longest body of a frame now, life who the other end proved to be.
+	limit int
+	life  wire.Life
 }
 
 func newShake(ctx context.Context, c *net.UnixConn) *shake {
-	return &shake{UnixConn: c, stop: context.AfterFunc(ctx, func() { _ = c.Close() })}
+	return &shake{UnixConn: c, limit: auth.MaxBody, stop: context.AfterFunc(ctx, func() { _ = c.Close() })}
 }
 
 // keep takes the socket out of the handshake. It fails if the context ended before.
@@ -70,19 +74,12 @@ func sameUser(theirs uint32, ours int) error {
 	return nil
 }
 
-// open sends the magic and the first frame.
-func (s *shake) open(f wire.Frame, body wire.Body) error {
-	_, err := s.Write(append([]byte(wire.Magic), wire.Pack(f, body)...))
-	return err
-}
-
-func (s *shake) put(f wire.Frame, body wire.Body) error {
-	_, err := s.Write(wire.Pack(f, body))
-	return err
-}
-
-// greet reads the magic.
-func (s *shake) greet() error {
+// prove makes sure that there is an agent of this deployment at the other end, on the side that
+// exchange is of.
+func (s *shake) prove(exchange func(auth.Conn, wire.Life, []byte) (wire.Life, error), own wire.Life) (err error) {
+	if _, err := s.Write([]byte(wire.Magic)); err != nil {
+		return closedEarly(err)
+	}
 	var b [len(wire.Magic)]byte
 	if _, err := io.ReadFull(s, b[:]); err != nil {
 		return closedEarly(err)
@@ -90,17 +87,26 @@ func (s *shake) greet() error {
 	if string(b[:]) != wire.Magic {
 		return errors.New("there is no kvferry agent at the other end")
 	}
-	return nil
+	s.life, err = exchange(s, own, nil)
+	s.limit = maxShake
+	return err
 }
 
-func (s *shake) get() (wire.Frame, []byte, error) {
-	f, b, err := readFrame(s, maxShake)
+// Put sends a frame.
+func (s *shake) Put(f wire.Frame, body wire.Body) error {
+	_, err := s.Write(wire.Pack(f, body))
+	return closedEarly(err)
+}
+
+// Get reads a frame.
+func (s *shake) Get() (wire.Frame, []byte, error) {
+	f, b, err := readFrame(s, s.limit)
 	return f, b, closedEarly(err)
 }
 
 // expect reads a frame of this kind, or the refusal that came in its stead.
 func (s *shake) expect(want wire.Frame) ([]byte, error) {
-	f, b, err := s.get()
+	f, b, err := s.Get()
 	switch {
 	case err != nil:
 		return nil, err
@@ -111,7 +117,8 @@ func (s *shake) expect(want wire.Frame) ([]byte, error) {
 }
 
 func closedEarly(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) ||
+		errors.Is(err, unix.EPIPE) {
 		return errors.New("the other end closed the connection in the handshake")
 	}
 	return err

@@ -87,6 +87,9 @@ func (a *Agent) attemptOn(ctx context.Context, cancel context.CancelCauseFunc, a
 		return err
 	}
 	defer c.drop()
+	if err := c.prove(a.o.Secret.Dial, a.hello.Life); err != nil {
+		return err
+	}
 	hello, err := a.sayHello(c)
 	if err != nil {
 		return err
@@ -131,19 +134,16 @@ func (a *Agent) dial(ctx context.Context, addr string) (*shake, error) {
 
 // sayHello exchanges hellos, from the side that dialled.
 func (a *Agent) sayHello(c *shake) (wire.Hello, error) {
-	if err := c.open(wire.FrameHello, a.hello); err != nil {
-		return wire.Hello{}, closedEarly(err)
-	}
-	if err := c.greet(); err != nil {
+	if err := c.Put(wire.FrameHello, a.hello); err != nil {
 		return wire.Hello{}, err
 	}
 	b, err := c.expect(wire.FrameHello)
 	if err != nil {
 		return wire.Hello{}, err
 	}
-	h, refuse, err := a.judge(b)
+	h, refuse, err := a.judge(c, b)
 	if refuse != nil {
-		_ = c.put(wire.FrameRefuse, refuse) // the other end found out by itself, or hears it now
+		_ = c.Put(wire.FrameRefuse, refuse) // the other end found out by itself, or hears it now
 	}
 	if err == nil && h.Life == a.hello.Life {
 		err = agent.ErrSelf
@@ -169,7 +169,7 @@ func (a *Agent) claim(s *slot, addr string, hello wire.Hello, c *shake) error {
 }
 
 func (a *Agent) claimFor(l *link, c *shake) error {
-	if err := c.put(wire.FrameClaim, wire.Claim{Bulk: 1}); err != nil {
+	if err := c.Put(wire.FrameClaim, wire.Claim{Bulk: 1}); err != nil {
 		return err
 	}
 	if _, err := c.expect(wire.FrameWelcome); err != nil {

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"time"
 
+	"kvferry/agent/auth"
 	"kvferry/wire"
 )
 
@@ -24,6 +25,8 @@ type Options struct {
 	// Listen is the name under which peers of this host find the agent, or a whole address
 	// that Addr gave: a name drawn at random.
 	Listen string
+	// Secret is the deployment's token, which both ends must have, or that there is none.
+	Secret auth.Secret
 	// Log gets an event a line: slog.Default().
 	Log *slog.Logger
 	// Handshake is how long Connect and a peer that connects may take in all: 5 s.
