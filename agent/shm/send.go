@@ -3,6 +3,8 @@
 package shm
 
 import (
+	"errors"
+
 	"kvferry/agent"
 	"kvferry/agent/fair"
 	"kvferry/wire"
@@ -224,10 +226,11 @@ func (l *link) endRead(o *op, err error) {
 	if l.cause != nil {
 		return // its end ends the read
 	}
-	if err != nil {
+	if err != nil && o.err == nil {
 		o.err, o.whole = err, true
 	}
 	switch {
+	case errors.Is(o.err, errEnding): // likewise, in a moment
 	case !o.whole && o.serial:
 		l.queue(o)
 	case o.whole && o.pending == 0:
