@@ -25,7 +25,7 @@ func openAgent(cfg EngineConfig) (agent.Agent, error) {
 	o := choose.Options{Base: choose.Named{Name: config.TCPBackend, Agent: tcp.New(base)}, Log: cfg.Log}
 	switch cfg.Agent.Backend {
 	case config.SHMBackend:
-		a, err := shm.New(shm.Options{Log: cfg.Log})
+		a, err := shm.New(shm.Options{Log: cfg.Log, Secret: base.Secret})
 		if err != nil {
 			cfg.Log.Warn("KV goes by TCP, also between processes of this host", "err", err)
 			break
