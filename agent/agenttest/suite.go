@@ -82,6 +82,7 @@ var cases = []testCase{
 	{"random writes", randomWrites},
 	{"concurrent writes", concurrentWrites},
 	{"large write", largeWrite},
+	{"epochs take turns", epochsTakeTurns},
 	{"short write is not held up", shortWriteIsNotHeldUp},
 	{"read lands", readLands},
 	{"read of what is not there", readOfWhatIsNotThere},

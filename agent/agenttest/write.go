@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"kvferry/agent"
+	"kvferry/agent/fault"
 	"kvferry/wire"
 )
 
@@ -225,6 +226,42 @@ func largeWrite(s *suite) {
 		s.Error(err)
 	}
 	quiet[agent.Notice](b, a)
+}
+
+// Several writes of several epochs, all asked for at once: those of one epoch one after the other, while
+// the others' go on, so that they do not begin in the order in which they were asked for.
+func epochsTakeTurns(s *suite) {
+	g := fault.NewGate()
+	a, b := s.pair(Options{Gate: g, FrameBytes: block})
+	noise(a.pool, 3)
+	const epochs, writes, each, before = 3, 4, 8, 100
+	for e := range int32(epochs) {
+		b.Grant(uint64(e+1), a.life(), blocksOf(seq(e*writes*each, writes*each)))
+	}
+	// So much goes before that they all wait.
+	b.Grant(99, a.life(), blocksOf(seq(epochs*writes*each, before)))
+	g.Allow(0)
+	a.Write(s.transfer(b, 99, seq(epochs*writes*each, before), seq(epochs*writes*each, before), ""))
+	for e := range int32(epochs) {
+		for w := range int32(writes) {
+			idx := seq((e*writes+w)*each, each)
+			a.Write(s.transfer(b, uint64(e+1), idx, idx, fmt.Sprint(e, w)))
+		}
+	}
+	g.Open()
+	for id := s.ids - epochs*writes; id <= s.ids; id++ {
+		if err := a.done(id); err != nil {
+			s.Error(err)
+		}
+	}
+	for e := range epochs {
+		for w := range writes {
+			await(b, func(n agent.Notice) bool { return string(n.Payload) == fmt.Sprint(e, w) })
+		}
+	}
+	if n := epochs * writes * each * block; !bytes.Equal(a.pool[:n], b.pool[:n]) {
+		s.Error("the bytes are not those that were written")
+	}
 }
 
 // A transfer's lists are checked before anything is sent.

@@ -197,7 +197,7 @@ func (l *link) writeOf(p *part) (*incoming, error) {
 	switch {
 	case in == nil && p.index > 0 && p.number <= l.opened:
 		return nil, nil
-	case in == nil && p.index == 0 && p.number > l.opened:
+	case in == nil && p.index == 0: // in any order: an epoch's second write waits while others begin
 		if len(l.writes) >= maxOpen {
 			return nil, fmt.Errorf("more than %d writes are begun and not ended", maxOpen)
 		}
@@ -210,7 +210,7 @@ func (l *link) writeOf(p *part) (*incoming, error) {
 
 func (l *link) openWrite(p *part) *incoming {
 	in := &incoming{number: p.number, epoch: p.epoch}
-	l.opened = p.number
+	l.opened = max(l.opened, p.number)
 	l.writes[p.number] = in
 	e := l.epochs[p.epoch]
 	if e == nil {
