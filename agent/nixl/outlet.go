@@ -20,6 +20,10 @@ type outlet struct {
 	lists                        lists // of our own memory
 }
 
+// progressDelay is how long NIXL's thread waits, in microseconds, until it looks again. Without a wait it
+// takes a core of its own, idle or not, from the threads that copy.
+const progressDelay = 100
+
 // openOutlet makes one. What it made it takes back when it fails.
 func openOutlet(lib *library, o *Options, name string, regions cut.Regions) (_ *outlet, err error) {
 	out := &outlet{lib: lib}
@@ -28,7 +32,7 @@ func openOutlet(lib *library, o *Options, name string, regions cut.Regions) (_ *
 			_ = out.close() // the first error says more
 		}
 	}()
-	cfg := agentConfig{progressThread: true, threadSync: 1, workers: 1}
+	cfg := agentConfig{progressThread: true, progressDelay: progressDelay, threadSync: 1, workers: 1}
 	if err := failed("agent", lib.createAgent(name, unsafe.Pointer(&cfg), &out.agent)); err != nil {
 		return nil, err
 	}
