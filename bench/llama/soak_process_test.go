@@ -62,15 +62,19 @@ type sample struct {
 	Held      held            `json:"held"`
 }
 
-// proc is a process: its resident memory in bytes, open files, and goroutines where it tells.
+// proc is a process: its resident memory in bytes, open files, and goroutines where it tells. Own is
+// the memory that it has alone; Shared is that of pools, its own and those of peers that it maps, which
+// come and go with the peers.
 type proc struct {
 	PID        int `json:"pid"`
 	RSS        int `json:"rss"`
+	Own        int `json:"own"`
+	Shared     int `json:"shared"`
 	Files      int `json:"files"`
 	Goroutines int `json:"goroutines"`
 }
 
-func (p proc) mb() float64 { return float64(p.RSS) / 1e6 }
+func mb(bytes int) float64 { return float64(bytes) / 1e6 }
 
 // held is what all engines and the router hold together. At rest every block is free, or is of a
 // turn that is kept for a while.
@@ -155,10 +159,13 @@ func processOf(ctx context.Context, pid int, url string) (proc, error) {
 	if err != nil {
 		return p, err
 	}
-	if p.RSS, err = number(status, "VmRSS:"); err != nil {
-		return p, err
+	for name, into := range map[string]*int{"VmRSS:": &p.RSS, "RssAnon:": &p.Own, "RssShmem:": &p.Shared} {
+		kib, err := number(status, name)
+		if err != nil {
+			return p, err
+		}
+		*into = 1024 * kib
 	}
-	p.RSS *= 1024
 	files, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {
 		return p, err

@@ -205,14 +205,17 @@ func (s *soak) judge(t *testing.T) {
 	for _, name := range lifelong {
 		before, after := s.Before.Processes[name], s.After.Processes[name]
 		middle, last := s.third(name, 1), s.third(name, 2)
-		t.Logf("%-9s RSS %.1f MB before, median %.1f in the middle third, %.1f in the last one, %.1f after; files %d, %d, %d, %d; goroutines %d, %d, %d, %d",
-			name, before.mb(), middle.mb(), last.mb(), after.mb(), before.Files, middle.Files, last.Files, after.Files,
+		t.Logf("%-9s own memory %.1f MB before, median %.1f in the middle third, %.1f in the last one, %.1f after; with pools and peers' %.1f, %.1f, %.1f, %.1f; files %d, %d, %d, %d; goroutines %d, %d, %d, %d",
+			name, mb(before.Own), mb(middle.Own), mb(last.Own), mb(after.Own), mb(before.RSS), mb(middle.RSS), mb(last.RSS), mb(after.RSS), before.Files, middle.Files, last.Files, after.Files,
 			before.Goroutines, middle.Goroutines, last.Goroutines, after.Goroutines)
 		if before.PID != after.PID || before.PID == 0 {
 			t.Errorf("%s was process %d and is %d", name, before.PID, after.PID)
 		}
-		if change := last.mb()/middle.mb() - 1; s.Duration >= 5*time.Minute && (change > 0.05 || change < -0.05) {
+		if change := mb(last.Own)/mb(middle.Own) - 1; s.Duration >= 5*time.Minute && (change > 0.05 || change < -0.05) {
 			t.Errorf("%s: memory changed by %.1f %%", name, 100*change)
+		}
+		if most := s.most(name, 1); s.Duration >= 5*time.Minute && s.most(name, 2) > most+most/20 {
+			t.Errorf("%s: shared memory grew from %.1f to %.1f MB", name, mb(most), mb(s.most(name, 2)))
 		}
 		// A connection or two may be kept open for a next request, and each is some goroutines.
 		if after.Files > before.Files+32 || after.Goroutines > before.Goroutines+64 {
@@ -224,16 +227,25 @@ func (s *soak) judge(t *testing.T) {
 // third is the medians of a process in a third of the samples.
 func (s *soak) third(name string, which int) proc {
 	n := len(s.Samples)
-	var out [3][]int
+	var out [4][]int
 	for _, x := range s.Samples[which*n/3 : (which+1)*n/3] {
 		p := x.Processes[name]
-		out[0], out[1], out[2] = append(out[0], p.RSS), append(out[1], p.Files), append(out[2], p.Goroutines)
+		out[0], out[1], out[2], out[3] = append(out[0], p.RSS), append(out[1], p.Files), append(out[2], p.Goroutines), append(out[3], p.Own)
 	}
 	for i := range out {
 		slices.Sort(out[i])
 	}
 	mid := len(out[0]) / 2
-	return proc{RSS: out[0][mid], Files: out[1][mid], Goroutines: out[2][mid]}
+	return proc{RSS: out[0][mid], Files: out[1][mid], Goroutines: out[2][mid], Own: out[3][mid]}
+}
+
+// most is the most memory that a process shared with others in a third of the samples.
+func (s *soak) most(name string, which int) int {
+	n, most := len(s.Samples), 0
+	for _, x := range s.Samples[which*n/3 : (which+1)*n/3] {
+		most = max(most, x.Processes[name].Shared)
+	}
+	return most
 }
 
 // atRest waits until every engine is there and holds nothing, and looks.
