@@ -32,6 +32,7 @@ func TestPrefillDies(t *testing.T) {
 			c.d[0].queue(t, 1)
 			c.p.renewed(t, 1)
 			c.p.kill(t)
+			c.d[0].alone(t)
 			leave()
 			free := time.Now()
 			s := await(t, answer)

@@ -126,6 +126,18 @@ func (p *part) leases(t *testing.T, n int) {
 	p.holds(t, fmt.Sprintf("%d leases", n), func(s node.State) bool { return s.Leases == n })
 }
 
+// alone waits until the engine knows that no other one is there. Before, it can read by shared memory what a
+// process that was killed has left, and prove that it is the request's own.
+func (p *part) alone(t *testing.T) {
+	t.Helper()
+	e2etest.Await(t, e2etest.Soon, "no engine is connected", func() error {
+		if n := p.metric(t, "kvferry_peers"); n != 0 {
+			return fmt.Errorf("%v engines are connected", n)
+		}
+		return nil
+	})
+}
+
 // renewed waits until so many heartbeats have come.
 func (p *part) renewed(t *testing.T, n float64) {
 	t.Helper()
