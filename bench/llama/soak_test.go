@@ -211,8 +211,9 @@ func (s *soak) judge(t *testing.T) {
 		if before.PID != after.PID || before.PID == 0 {
 			t.Errorf("%s was process %d and is %d", name, before.PID, after.PID)
 		}
-		if change := mb(last.Own)/mb(middle.Own) - 1; s.Duration >= 5*time.Minute && (change > 0.05 || change < -0.05) {
-			t.Errorf("%s: memory changed by %.1f %%", name, 100*change)
+		// It may fall: what was garbage goes back to the system when it does.
+		if change := mb(last.Own)/mb(middle.Own) - 1; s.Duration >= 5*time.Minute && change > 0.05 {
+			t.Errorf("%s: memory grew by %.1f %%", name, 100*change)
 		}
 		if most := s.most(name, 1); s.Duration >= 5*time.Minute && s.most(name, 2) > most+most/20 {
 			t.Errorf("%s: shared memory grew from %.1f to %.1f MB", name, mb(most), mb(s.most(name, 2)))
