@@ -50,8 +50,8 @@ def contenders():
     tcp = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"}
     all = {
         "memcpy": ([o.folder / "plain", "memcpy", total, *sizes], {}),
-        "sockets, 1": ([o.folder / "plain", "sockets", total, "1", *sizes], {}),
-        "sockets, 2": ([o.folder / "plain", "sockets", total, "2", *sizes], {}),
+        "sockets 1": ([o.folder / "plain", "sockets", total, "1", *sizes], {}),
+        "sockets 2": ([o.folder / "plain", "sockets", total, "2", *sizes], {}),
         "kvferry shm": kvferry("shm"),
         "kvferry tcp": kvferry("tcp"),
         "kvferry tcp:2": kvferry("tcp:2"),

@@ -174,7 +174,7 @@ func sockets(total, conns int, blocks []int) error {
 			}
 			seconds, used = time.Since(began).Seconds(), processor()-cpu+after-theirs
 		}
-		if err := say(fmt.Sprintf("sockets, %d", conns), block, total, seconds, used); err != nil {
+		if err := say(fmt.Sprintf("sockets %d", conns), block, total, seconds, used); err != nil {
 			return err
 		}
 	}
