@@ -112,10 +112,7 @@ func (w *owner) poll(o *op) bool {
 		if status != statusOK {
 			o.fail(agent.Lost(failed(o.kind, status)))
 		}
-		if !w.letGo(o, f) {
-			return false
-		}
-		return true
+		return w.letGo(o, f)
 	})
 	if o.err != nil && len(o.flights) > 0 && time.Since(o.failed) > patience {
 		w.a.o.Log.Error("NIXL does not let go of a transfer that was given up; its blocks stay in use", "peer", o.t.Peer, "transfer", o.t.ID)

@@ -134,7 +134,7 @@ func (a *Agent) exchange(ctx context.Context, l *link, c *shake) error {
 	if err := l.adopt(c); err != nil {
 		return err
 	}
-	return l.out.push(wire.Pack(wire.FrameReady, nil))
+	return l.out.Push(wire.Pack(wire.FrameReady, nil))
 }
 
 // judge says whether a hello may be a peer's, and if not, how to refuse it.

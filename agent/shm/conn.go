@@ -14,6 +14,7 @@ import (
 
 	"kvferry/agent"
 	"kvferry/agent/auth"
+	"kvferry/agent/frame"
 	"kvferry/wire"
 )
 
@@ -100,7 +101,7 @@ func (s *shake) Put(f wire.Frame, body wire.Body) error {
 
 // Get reads a frame.
 func (s *shake) Get() (wire.Frame, []byte, error) {
-	f, b, err := readFrame(s, s.limit)
+	f, b, err := frame.Read(s, s.limit)
 	return f, b, closedEarly(err)
 }
 
@@ -179,7 +180,7 @@ func (s *shake) receiveKit() (_ *kit, files []int, err error) {
 	if size > maxKit {
 		return nil, files, errKit
 	}
-	body, err := readBytes(s, int(size))
+	body, err := frame.Bytes(s, int(size))
 	if err != nil {
 		return nil, files, closedEarly(err)
 	}

@@ -14,8 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"kvferry/agent"
+	"kvferry/agent/frame"
 	"kvferry/wire"
 )
+
+// errOutFull is why a peer is dropped that takes no messages off us.
+var errOutFull = errors.New("the message queue is full: the peer does not read it")
 
 // alive reads a socket that must not be silent for longer than after.
 type alive struct {
@@ -38,7 +42,7 @@ func (c alive) Read(b []byte) (int, error) {
 func (l *link) readControl() {
 	r := bufio.NewReaderSize(alive{l.conn, l.a.o.DeadAfter}, 64<<10)
 	for {
-		f, b, err := readFrame(r, wire.MaxNotice)
+		f, b, err := frame.Read(r, wire.MaxNotice)
 		if err == nil {
 			err = l.handle(f, b)
 		}
@@ -81,7 +85,7 @@ func (l *link) handle(f wire.Frame, b []byte) error {
 
 // say queues a message. It never waits.
 func (l *link) say(f wire.Frame, body wire.Body) {
-	if err := l.out.push(wire.Pack(f, body)); err != nil {
+	if err := l.out.Push(wire.Pack(f, body)); err != nil {
 		l.fail(err, true)
 	}
 }
@@ -93,12 +97,12 @@ func (l *link) writeControl() {
 	defer tick.Stop()
 	for seq := uint64(0); ; {
 		select {
-		case <-l.out.wake:
+		case <-l.out.Wake():
 		case <-tick.C:
 			seq++
 			l.say(wire.FramePing, wire.Ping{Seq: seq})
 		}
-		frames, closed := l.out.take()
+		frames, closed := l.out.Take()
 		bufs := net.Buffers(frames)
 		if _, err := bufs.WriteTo(l.conn); err != nil {
 			l.fail(fmt.Errorf("the peer closed the connection: %w", err), false)

@@ -17,6 +17,7 @@ import (
 
 	"kvferry/agent"
 	"kvferry/agent/memory"
+	"kvferry/agent/outbox"
 	"kvferry/wire"
 )
 
@@ -30,7 +31,7 @@ type link struct {
 	addr  string // that we dialled, or empty
 	hello wire.Hello
 	conn  *net.UnixConn
-	out   *outbox
+	out   *outbox.Box
 	door  *memory.Memory
 	bell  *os.File
 	peer  *peerMemory
@@ -54,7 +55,7 @@ type link struct {
 // newLink makes our side of a link.
 func (a *Agent) newLink(s *slot, addr string, hello wire.Hello) (*link, error) {
 	l := &link{
-		a: a, slot: s, addr: addr, hello: hello, out: newOutbox(), ops: make(map[uint64]*op),
+		a: a, slot: s, addr: addr, hello: hello, out: outbox.New(errOutFull), ops: make(map[uint64]*op),
 		done: make(chan struct{}), idle: make(chan struct{}), receiver: newReceiver(),
 	}
 	var err error
@@ -159,7 +160,7 @@ func (l *link) fail(cause error, tell bool) {
 	} else {
 		time.AfterFunc(lastWords, func() { _ = l.conn.Close() })
 	}
-	l.out.end(wire.Pack(wire.FrameBye, wire.Bye{Reason: clip(cause.Error())}))
+	l.out.End(wire.Pack(wire.FrameBye, wire.Bye{Reason: clip(cause.Error())}))
 }
 
 // end marks the link's end, for the peer too: before anybody hears that a transfer failed and uses

@@ -168,7 +168,7 @@ func (a *Agent) linkUp(
 ) {
 	l := newLink(a, s, hello, control, lanes)
 	for _, f := range first {
-		l.out.push(f)
+		l.out.Push(f)
 	}
 	a.peers.settle(s, l, func() { a.events.Push(agent.PeerUp{Addr: addr, Hello: hello}) })
 	a.log.Info("peer up", "peer", hello.Life, "role", hello.Role, "at", control.RemoteAddr().String(), "dialled", addr != "")

@@ -10,8 +10,12 @@ import (
 	"time"
 
 	"kvferry/agent"
+	"kvferry/agent/frame"
 	"kvferry/wire"
 )
+
+// errOutFull is why a peer is dropped that takes no control frames off us.
+var errOutFull = errors.New("the control queue is full: the peer does not read it")
 
 // maxServing is how many parts of reads a peer may have waiting.
 const maxServing = 128 << 10
@@ -37,7 +41,7 @@ func (c alive) Read(b []byte) (int, error) {
 func (l *link) readControl() {
 	r := bufio.NewReaderSize(alive{l.control, l.a.o.DeadAfter}, 64<<10)
 	for {
-		f, b, err := readFrame(r, wire.MaxNotice)
+		f, b, err := frame.Read(r, wire.MaxNotice)
 		if err == nil {
 			err = l.handle(f, b)
 		}
@@ -142,12 +146,12 @@ func (l *link) writeControl() {
 	defer tick.Stop()
 	for seq := uint64(0); ; {
 		select {
-		case <-l.out.wake:
+		case <-l.out.Wake():
 		case <-tick.C:
 			seq++
 			l.send(wire.FramePing, wire.Ping{Seq: seq})
 		}
-		frames, closed := l.out.take()
+		frames, closed := l.out.Take()
 		bufs := net.Buffers(frames)
 		if _, err := bufs.WriteTo(l.control); err != nil {
 			l.fail(err, false)

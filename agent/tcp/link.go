@@ -11,6 +11,7 @@ import (
 
 	"kvferry/agent"
 	"kvferry/agent/cut"
+	"kvferry/agent/outbox"
 	"kvferry/wire"
 )
 
@@ -25,7 +26,7 @@ type link struct {
 	hello   wire.Hello
 	control net.Conn
 	lanes   []*lane
-	out     *outbox
+	out     *outbox.Box
 	wg      sync.WaitGroup // its readers and writers
 
 	mu      sync.Mutex
@@ -41,7 +42,7 @@ func newLink(a *Agent, s *slot, hello wire.Hello, control net.Conn, lanes []net.
 		around = func(c net.Conn, _ bool) net.Conn { return c }
 	}
 	l := &link{
-		a: a, slot: s, hello: hello, control: around(control, false), out: newOutbox(), ops: make(map[uint64]*op),
+		a: a, slot: s, hello: hello, control: around(control, false), out: outbox.New(errOutFull), ops: make(map[uint64]*op),
 	}
 	for i, c := range lanes {
 		a.o.buffer(c)
@@ -91,7 +92,7 @@ func (l *link) fail(cause error, tell bool) {
 	} else {
 		time.AfterFunc(lastWords, func() { _ = l.control.Close() })
 	}
-	l.out.end(wire.Pack(wire.FrameBye, wire.Bye{Reason: clip(cause.Error())}))
+	l.out.End(wire.Pack(wire.FrameBye, wire.Bye{Reason: clip(cause.Error())}))
 }
 
 func (l *link) ending() bool {
@@ -131,7 +132,7 @@ func (l *link) bury() {
 
 // send queues a control frame. It never waits.
 func (l *link) send(f wire.Frame, body wire.Body) {
-	if err := l.out.push(wire.Pack(f, body)); err != nil {
+	if err := l.out.Push(wire.Pack(f, body)); err != nil {
 		l.fail(err, true)
 	}
 }

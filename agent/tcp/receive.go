@@ -8,6 +8,7 @@ import (
 
 	"kvferry/agent"
 	"kvferry/agent/cut"
+	"kvferry/agent/frame"
 	"kvferry/wire"
 )
 
@@ -54,12 +55,12 @@ func (n *lane) readHeader() (wire.Frame, error) {
 		return 0, fmt.Errorf("a %s of %d bytes, where %d are the most", f, size, maxShake)
 	}
 	if cap(in.body) < size {
-		in.body, err = readBytes(n.conn, size)
+		in.body, err = frame.Bytes(n.conn, size)
 		return f, err
 	}
 	in.body = in.body[:size]
 	_, err = io.ReadFull(n.conn, in.body)
-	return f, noEOF(err)
+	return f, frame.NoEOF(err)
 }
 
 // stopped ends the link because nothing more can be received. A peer that broke the protocol
@@ -124,7 +125,7 @@ func (n *lane) landWrite(w *wire.Write) error {
 	}
 	var notice []byte
 	if w.HasNotice {
-		notice, err = readBytes(n.conn, int(w.Notice))
+		notice, err = frame.Bytes(n.conn, int(w.Notice))
 	}
 	if err != nil {
 		return err
@@ -167,7 +168,7 @@ func (n *lane) land(ranges []wire.Range, summed bool) (sum wire.Sum32, err error
 func fillEach(r io.Reader, bufs [][]byte) error {
 	for _, b := range bufs {
 		if _, err := io.ReadFull(r, b); err != nil {
-			return noEOF(err)
+			return frame.NoEOF(err)
 		}
 	}
 	return nil
@@ -180,7 +181,7 @@ func (n *lane) drain(w *wire.Write) error {
 
 func (n *lane) skip(bytes uint64) error {
 	_, err := io.CopyN(io.Discard, n.conn, int64(bytes))
-	return noEOF(err)
+	return frame.NoEOF(err)
 }
 
 // takeData lands one part of a read of ours.

@@ -9,6 +9,7 @@ import (
 
 	"kvferry/agent/auth"
 	"kvferry/agent/certs"
+	"kvferry/agent/frame"
 	"kvferry/wire"
 )
 
@@ -103,7 +104,7 @@ func (s *shake) Get() (wire.Frame, []byte, error) {
 			return 0, nil, err
 		}
 	}
-	f, b, err := readFrame(s, s.limit)
+	f, b, err := frame.Read(s, s.limit)
 	return f, b, closedEarly(err)
 }
 

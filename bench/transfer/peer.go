@@ -70,8 +70,8 @@ func (n *node) close() error {
 	return n.memory.Close()
 }
 
-// processor is how many seconds of it this process has used.
-func processor() float64 {
+// Processor is how many seconds of processor this process has used.
+func Processor() float64 {
 	var r syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {
 		return 0
@@ -105,7 +105,7 @@ func Serve(open func(string) (agent.Agent, error), name string, total int, in io
 			}
 			switch q {
 			case "cpu":
-				fmt.Fprintln(out, processor())
+				fmt.Fprintln(out, Processor())
 			case "sum":
 				fmt.Fprintln(out, crc32.ChecksumIEEE(n.memory.Bytes()))
 			}

@@ -253,7 +253,7 @@ func (b *bed) dones(n int) error {
 }
 
 func (b *bed) processor() (float64, error) {
-	sum := processor()
+	sum := Processor()
 	for _, p := range b.peers {
 		line, err := p.ask("cpu")
 		if err != nil {

@@ -19,10 +19,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"kvferry/agent/memory"
+	"kvferry/bench/transfer"
 )
 
 // line is what run.py reads.
@@ -78,14 +78,6 @@ func mapped(total int) ([]byte, error) {
 	return b, nil
 }
 
-func processor() float64 {
-	var r syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {
-		return 0
-	}
-	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
-}
-
 func permutations(n int) (from, to []int) {
 	rnd := rand.New(rand.NewPCG(uint64(n), 1))
 	return rnd.Perm(n), rnd.Perm(n)
@@ -108,11 +100,11 @@ func memcpy(total int, blocks []int) error {
 		from, to := permutations(total / block)
 		var seconds, used float64
 		for range 2 { // the first one warms up
-			cpu, began := processor(), time.Now()
+			cpu, began := transfer.Processor(), time.Now()
 			for i := range from {
 				copy(dst[to[i]*block:(to[i]+1)*block], src[from[i]*block:])
 			}
-			seconds, used = time.Since(began).Seconds(), processor()-cpu
+			seconds, used = time.Since(began).Seconds(), transfer.Processor()-cpu
 		}
 		if err := say("memcpy", block, total, seconds, used); err != nil {
 			return err
@@ -164,7 +156,7 @@ func sockets(total, conns int, blocks []int) error {
 			if err != nil {
 				return err
 			}
-			cpu, began := processor(), time.Now()
+			cpu, began := transfer.Processor(), time.Now()
 			if err := each(cs, func(i int, c net.Conn) error { return send(c, src, from, block, i, conns) }); err != nil {
 				return err
 			}
@@ -172,7 +164,7 @@ func sockets(total, conns int, blocks []int) error {
 			if err != nil {
 				return err
 			}
-			seconds, used = time.Since(began).Seconds(), processor()-cpu+after-theirs
+			seconds, used = time.Since(began).Seconds(), transfer.Processor()-cpu+after-theirs
 		}
 		if err := say(fmt.Sprintf("sockets %d", conns), block, total, seconds, used); err != nil {
 			return err
@@ -237,7 +229,7 @@ func receive(total, port int, rest []int) error {
 	for _, block := range blocks {
 		_, to := permutations(total / block)
 		for range 2 {
-			fmt.Println(processor())
+			fmt.Println(transfer.Processor())
 			err := each(cs, func(first int, c net.Conn) error {
 				for i := first; i < len(to); i += conns {
 					if _, err := io.ReadFull(c, dst[to[i]*block:(to[i]+1)*block]); err != nil {
@@ -249,7 +241,7 @@ func receive(total, port int, rest []int) error {
 			if err != nil {
 				return err
 			}
-			fmt.Println(processor())
+			fmt.Println(transfer.Processor())
 		}
 	}
 	return nil

@@ -1,4 +1,6 @@
-package tcp
+// Package frame reads frames off a connection whose other end may be anybody: what it allocates is never
+// more than a multiple of what has come.
+package frame
 
 import (
 	"fmt"
@@ -10,8 +12,8 @@ import (
 // trust is how much of a frame's body is allocated before its bytes come.
 const trust = 64 << 10
 
-// readFrame reads one frame with its body of at most limit bytes.
-func readFrame(r io.Reader, limit int) (wire.Frame, []byte, error) {
+// Read reads one frame with its body of at most limit bytes.
+func Read(r io.Reader, limit int) (wire.Frame, []byte, error) {
 	var h [wire.FrameHeader]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
 		return 0, nil, err
@@ -23,19 +25,19 @@ func readFrame(r io.Reader, limit int) (wire.Frame, []byte, error) {
 	if n > limit {
 		return 0, nil, fmt.Errorf("a %s of %d bytes, where %d are the most", f, n, limit)
 	}
-	b, err := readBytes(r, n)
+	b, err := Bytes(r, n)
 	return f, b, err
 }
 
-// readBytes reads n bytes that the other end announced. What it allocates at most doubles
+// Bytes reads n bytes that the other end announced. What it allocates at most doubles
 // what came already.
-func readBytes(r io.Reader, n int) ([]byte, error) {
+func Bytes(r io.Reader, n int) ([]byte, error) {
 	b := make([]byte, min(n, trust))
 	have := 0
 	for {
 		m, err := io.ReadFull(r, b[have:])
 		if have += m; err != nil {
-			return nil, noEOF(err)
+			return nil, NoEOF(err)
 		}
 		if have == n {
 			return b, nil
@@ -46,8 +48,8 @@ func readBytes(r io.Reader, n int) ([]byte, error) {
 	}
 }
 
-// noEOF makes an end within a frame an error of its own.
-func noEOF(err error) error {
+// NoEOF makes an end within a frame an error of its own.
+func NoEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}
